@@ -1,0 +1,164 @@
+"""Every operation a model is made of, as one protocol with two implementations.
+
+`naive_ops.NaiveOps` calls each operation's `naive.py` (numpy: the specification), `cpu_ops.CpuOps` its `cpu.py` (C++).
+All tensors are contiguous float32 on the CPU unless said; T is the number of rows of the step. Every operation is
+independent of batch company: a row's result depends on that row and its slot's state only, bit for bit, whatever
+other rows, threads or instruction set run. Products, activations and the expert combination follow docs/numerics.md to
+the bit in both implementations; reductions elsewhere use a fixed order that both share.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import torch
+
+from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+
+Activation = Literal["silu", "sigmoid", "softplus", "exp"]
+RopeLayout = Literal["halves", "pairs"]
+HeadPairing = Literal["grouped", "tiled"]
+
+
+class Ops(Protocol):
+    """The operations; see the module's docstring for what holds for all of them."""
+
+    def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+        """y_i = x W_i^T for several matrices that read the same x [T, K] (quantised once) -> [T, rows_i] each."""
+        ...
+
+    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+        """Rows `ids` (int64 [T]) of `weight`, decoded -> [T, cols]. IndexError when an id is out of range."""
+        ...
+
+    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+        """Elementwise, with the shared polynomial exp (docs/numerics.md); softplus is linear above 20."""
+        ...
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+        """x / sqrt(mean(x^2) + eps) * weight; the mean runs over groups of `group` values of the last axis.
+
+        x [..., D] with D a multiple of `group`; weight [D] or [group] (repeated) or None. Sum of squares by 32 lanes with
+        fma and the lane tree, IEEE division and square root.
+        """
+        ...
+
+    def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+        """x / sqrt(sum(x^2) + eps) * scale over the last axis, reduced as in rms_norm."""
+        ...
+
+    def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
+        """Rotate the first r dims of every head; x [T, heads, d]; cos, sin [T, r/2]; the rest passes.
+
+        halves: dim i with i + r/2; pairs: dim 2i with 2i + 1. y_a = a cos - b sin, y_b = b cos + a sin, each product
+        rounded once, then one rounding for the sum.
+        """
+        ...
+
+    def attention(
+        self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
+    ) -> torch.Tensor:
+        """Causal attention of row t over positions 0 .. position[t] of its slot.
+
+        q [T, heads, d]; keys.data [pages, page, kv_heads, d]; query head h uses KV head h // (heads / kv_heads).
+        scores: dot by the lane rule, times scale; softmax by max, shared exp; o = sum of e_j v_j by fma in increasing j, divided
+        by the sum of e_j (32 lanes over j, lane tree). -> [T, heads, d]. The step's own keys are already in the cache.
+        """
+        ...
+
+    def select_blocks(
+        self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """QSA's choice of positions for every row (models.md 1.5).
+
+        q [T, index_heads, di]; block_keys.data [pages, page, di] holds the key of block j as entry j. Row t sees
+        n = (position + 1) // ratio complete blocks; score_j = sum over heads of relu(q_h . k_j), heads in order;
+        the best min(budget, n) blocks are kept (ties: the lower j), each with all its `ratio` positions, and the open
+        tail [n * ratio, position] always. -> positions int32 [T, budget * ratio + ratio] in increasing order (unused
+        places -1), count int32 [T].
+        """
+        ...
+
+    def sparse_attention(
+        self,
+        q: torch.Tensor,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        scale: float,
+        positions: torch.Tensor,
+        count: torch.Tensor,
+    ) -> torch.Tensor:
+        """`attention` over the listed positions only (int32 [T, M] increasing, count int32 [T])."""
+        ...
+
+    def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+        """Put x [N, ...] at entries (int32 [N]) of slots (int32 [N])."""
+        ...
+
+    def pool_blocks(
+        self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int
+    ) -> torch.Tensor:
+        """Mean of the `ratio` raw keys of each listed block: raw.data [pages, page, di]; slots, blocks int32 [N].
+
+        Entries block * ratio .. + ratio - 1, added in increasing order, divided by ratio -> [N, di].
+        """
+        ...
+
+    def causal_conv(
+        self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+    ) -> torch.Tensor:
+        """Depthwise causal convolution followed by silu; updates `history` in place.
+
+        x [T, C]; weight [C, K], tap K-1 is the current row; history [slots, (K-1) * dilation, C], oldest first, zeros at a
+        sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t - (K-1-k) dilation}).
+        """
+        ...
+
+    def delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+    ) -> torch.Tensor:
+        """Gated delta rule, one row after the other per slot; updates `state` in place (models.md 1.1).
+
+        qkv [T, nk*dk + nk*dk + nv*dv] after convolution; q, k are l2-normalised per head here (q also times
+        1/sqrt(dk)); beta, decay [T, nv]; state [slots, nv, dk, dv]. Value head h uses key head h // (nv/nk) (grouped)
+        or h mod nk (tiled). Per row: S *= decay; m = S^T k; d = beta (v - m); S += k d^T; o = S^T q; sums over dk in increasing
+        order by fma. -> [T, nv, dv].
+        """
+        ...
+
+    def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """Softmax over all experts, the top_k largest (ties: the lower id), weights in rank order.
+
+        logits [T, E] -> ids int32 [T, k], weights float32 [T, k] (divided by their sum, added in rank order, when
+        renormalise).
+        """
+        ...
+
+    def experts(
+        self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank
+    ) -> torch.Tensor:
+        """y = sum over k in rank order of fma(weight_k, down_e(silu(gate_e x) * up_e x), y) -> [T, hidden].
+
+        x [T, hidden]; ids int32 [T, k]; each distinct expert's bytes are read once per step, for all its rows.
+        """
+        ...
+
+    def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """Mean over streams of sigmoid(gate) * x: gate, x [T, streams * H] -> [T, H]; added in stream order."""
+        ...
+
+    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """residual_s + weights_s * y for every stream (fma): residual [T, n * H], y [T, H], weights [T, n]."""
+        ...
+
+    def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Dot product over the last axis by the lane rule: a, b [..., D] -> [...]."""
+        ...

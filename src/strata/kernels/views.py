@@ -1,0 +1,64 @@
+"""What kernels are given beside plain tensors: weights in file formats, and where each row's state lies."""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.quant.format import QuantFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A matrix [rows, cols] in its file format; y = x W^T.
+
+    `planes[0]` is uint8 [rows, row_bytes], contiguous: usually a view of the mapped file. Formats with their scales
+    apart (FP8_BLOCK, NVFP4_PAIRS; quant/formats.py) keep them in `planes[1]`.
+    """
+
+    format: QuantFormat
+    rows: int
+    cols: int
+    planes: tuple[torch.Tensor, ...]
+    scale: float = 1.0
+    """Multiplies the whole product at the end (one float32 rounding); NVFP4's second scale."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertBank:
+    """The routed experts of one layer: `gate[e]`, `up[e]` are [width, hidden], `down[e]` is [hidden, width]."""
+
+    gate: tuple[Weight, ...]
+    up: tuple[Weight, ...]
+    down: tuple[Weight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Where the rows of one step belong. All tensors are contiguous and on the CPU.
+
+    slot      int32 [T]      slot of each row
+    position  int32 [T]      position of each row in its slot's sequence
+    segments  int32 [S, 3]   (slot, first row, number of rows): each run of consecutive rows of one slot, in order;
+                             a slot has at most one segment in a step
+    """
+
+    slot: torch.Tensor
+    position: torch.Tensor
+    segments: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class PagedPlane:
+    """One plane of a paged cache, e.g. the keys of a layer.
+
+    data   float32 [pages, page, ...]          `page` consecutive entries of one slot per page
+    table  int32 [slots, pages_per_slot]       entry p of slot s lies at data[table[s, p // page], p % page]
+    """
+
+    data: torch.Tensor
+    table: torch.Tensor
+
+    @property
+    def page(self) -> int:
+        """Entries per page."""
+        return int(self.data.shape[1])

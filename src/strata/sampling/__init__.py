@@ -1,0 +1,6 @@
+"""Logits to tokens.
+
+Owns: SamplingParams, penalties and bias, counter-based draws, token masks.
+May import: core, numpy (params are pure).
+Never: knows drafts, sessions or models.
+"""

@@ -1,0 +1,6 @@
+"""HTTP in, events out.
+
+Owns: wire dialects, the engine child process, status and metrics.
+May import: chat and below, without torch.
+Never: decides anything; imports torch.
+"""
