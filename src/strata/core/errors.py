@@ -1,12 +1,12 @@
 """The error tree.
 
-    StrataError                 what happened, with the values; an optional hint for the next step
-      UsageError                a command line or setting that cannot be honoured (exit code 2)
-      CheckpointError           a model file that cannot be read
-      UnsupportedError          understood, but not built (or a convention that cannot be known)
-      RequestError              a request that cannot be honoured; names the field
-      CapacityError             does not fit; carries both numbers in its text
-      EngineError               the engine failed or is gone
+StrataError                 what happened, with the values; an optional hint for the next step
+  UsageError                a command line or setting that cannot be honoured (exit code 2)
+  CheckpointError           a model file that cannot be read
+  UnsupportedError          understood, but not built (or a convention that cannot be known)
+  RequestError              a request that cannot be honoured; names the field
+  CapacityError             does not fit; carries both numbers in its text
+  EngineError               the engine failed or is gone
 """
 
 

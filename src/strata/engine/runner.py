@@ -57,7 +57,8 @@ class Runner(Protocol):
     def step(self, windows: Sequence[Window]) -> list[Stepped]:
         """Run the windows (at most one per slot) and return one result per window, in order.
 
-        Of a window with score 1 + k its last k tokens are drafts: they are accepted while each equals the row's own draw.
+        Of a window with score 1 + k its last k tokens are drafts: they are accepted while each
+        equals the row's own draw.
         """
         ...
 

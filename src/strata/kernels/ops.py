@@ -60,8 +60,8 @@ class Ops(Protocol):
         """Causal attention of row t over positions 0 .. position[t] of its slot.
 
         q [T, heads, d]; keys.data [pages, page, kv_heads, d]; query head h uses KV head h // (heads / kv_heads).
-        scores: dot by the lane rule, times scale; softmax by max, shared exp; o = sum of e_j v_j by fma in increasing j, divided
-        by the sum of e_j (32 lanes over j, lane tree). -> [T, heads, d]. The step's own keys are already in the cache.
+        scores: dot by the lane rule, times scale; softmax by max, shared exp; o = sum of e_j v_j by fma in increasing j,
+        divided by the sum of e_j (32 lanes over j, lane tree). -> [T, heads, d]. The step's own keys are already in the cache.
         """
         ...
 
@@ -95,9 +95,7 @@ class Ops(Protocol):
         """Put x [N, ...] at entries (int32 [N]) of slots (int32 [N])."""
         ...
 
-    def pool_blocks(
-        self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int
-    ) -> torch.Tensor:
+    def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
         """Mean of the `ratio` raw keys of each listed block: raw.data [pages, page, di]; slots, blocks int32 [N].
 
         Entries block * ratio .. + ratio - 1, added in increasing order, divided by ratio -> [N, di].
@@ -109,8 +107,8 @@ class Ops(Protocol):
     ) -> torch.Tensor:
         """Depthwise causal convolution followed by silu; updates `history` in place.
 
-        x [T, C]; weight [C, K], tap K-1 is the current row; history [slots, (K-1) * dilation, C], oldest first, zeros at a
-        sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t - (K-1-k) dilation}).
+        x [T, C]; weight [C, K], tap K-1 is the current row; history [slots, (K-1) * dilation, C], oldest first,
+        zeros at a sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t - (K-1-k) dilation}).
         """
         ...
 
@@ -129,8 +127,8 @@ class Ops(Protocol):
 
         qkv [T, nk*dk + nk*dk + nv*dv] after convolution; q, k are l2-normalised per head here (q also times
         1/sqrt(dk)); beta, decay [T, nv]; state [slots, nv, dk, dv]. Value head h uses key head h // (nv/nk) (grouped)
-        or h mod nk (tiled). Per row: S *= decay; m = S^T k; d = beta (v - m); S += k d^T; o = S^T q; sums over dk in increasing
-        order by fma. -> [T, nv, dv].
+        or h mod nk (tiled). Per row: S *= decay; m = S^T k; d = beta (v - m); S += k d^T; o = S^T q;
+        sums over dk in increasing order by fma. -> [T, nv, dv].
         """
         ...
 
@@ -142,9 +140,7 @@ class Ops(Protocol):
         """
         ...
 
-    def experts(
-        self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank
-    ) -> torch.Tensor:
+    def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
         """y = sum over k in rank order of fma(weight_k, down_e(silu(gate_e x) * up_e x), y) -> [T, hidden].
 
         x [T, hidden]; ids int32 [T, k]; each distinct expert's bytes are read once per step, for all its rows.
