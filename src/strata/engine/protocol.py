@@ -1,0 +1,100 @@
+"""The engine's line protocol as pure functions: one line each way, token ids only, UTF-8, no newline inside.
+
+To the engine:
+    GEN <id> <max_new> [key=value ...] <token ids>    max_new -1 = up to the end of the context
+    BGEN <slot> <max_new> [key=value ...] <token ids> the same, seated in that slot
+    STOP <id> | BSTOP <slot>        end it
+    YIELD <id> | BYIELD <slot>      a prompt being read gives way at its next chunk border
+    STAT | QUIT
+From the engine:
+    INFO key=value ... | READY <ctx> <stop ids>
+    REUSED <id> <n> <tier> | PP <id> <read> <total> | T <id> <token> [logprob [token:logprob ...]]
+    YIELDED <id> <read>             before the DONE cancel of a read that gave way
+    DONE <id> <stop/length/cancel/error> key=value ... [text=<rest of the line>]
+    BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
+    ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
+
+Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
+was taken. A BGEN's id is its slot as `@<slot>`: PP, REUSED and ERR carry that, the rest is slot-addressed.
+Keys are in KEYS. Without `stop` the stop ids of READY hold; `stop=` means none.
+"""
+
+from strata.engine.commands import (
+    BAD_REQUEST,
+    BUSY,
+    CODES,
+    FAILED,
+    KEYS,
+    TOO_LONG,
+    UNKNOWN,
+    UNSUPPORTED,
+    USAGE,
+    Command,
+    Gen,
+    LineError,
+    Quit,
+    Stat,
+    Stop,
+    Yield,
+    code_of,
+    format_gen,
+    parse_command,
+)
+from strata.engine.messages import (
+    Admitted,
+    Error,
+    Fatal,
+    Info,
+    Message,
+    Of,
+    Ready,
+    Status,
+    format_admitted,
+    format_error,
+    format_event,
+    format_fatal,
+    format_info,
+    format_ready,
+    format_status,
+    one_line,
+    parse_event,
+)
+
+__all__ = [
+    "BAD_REQUEST",
+    "BUSY",
+    "CODES",
+    "FAILED",
+    "KEYS",
+    "TOO_LONG",
+    "UNKNOWN",
+    "UNSUPPORTED",
+    "USAGE",
+    "Admitted",
+    "Command",
+    "Error",
+    "Fatal",
+    "Gen",
+    "Info",
+    "LineError",
+    "Message",
+    "Of",
+    "Quit",
+    "Ready",
+    "Stat",
+    "Status",
+    "Stop",
+    "Yield",
+    "code_of",
+    "format_admitted",
+    "format_error",
+    "format_event",
+    "format_fatal",
+    "format_gen",
+    "format_info",
+    "format_ready",
+    "format_status",
+    "one_line",
+    "parse_command",
+    "parse_event",
+]
