@@ -1,0 +1,45 @@
+// What one Python `Native` object owns: the threads, the chosen instruction set, scratch memory and counters.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "cpu.h"
+#include "memory.h"
+#include "pool.h"
+
+namespace strata {
+
+// Work done since the object was made; numbers that metrics read.
+struct Counters {
+    uint64_t distinct_experts = 0;  // experts read, each counted once per call
+    uint64_t expert_bytes = 0;      // bytes of expert weights read
+    uint64_t product_bytes = 0;     // bytes of other weights read by `linear`
+};
+
+class Native {
+public:
+    // threads 0: the physical cores of the affinity mask.
+    Native(int threads, const std::string& isa)
+        : isa_(resolve_isa(isa)), pool_(threads == 0 ? physical_cores() : threads), worker_scratch_(pool_.threads()) {}
+
+    Pool& pool() { return pool_; }
+    Isa isa() const { return isa_; }
+
+    // Held by an operation that uses scratch or counters (the interpreter lock is released meanwhile).
+    std::mutex& busy() { return busy_; }
+    Scratch& shared_scratch() { return shared_scratch_; }
+    Scratch& worker_scratch(int worker) { return worker_scratch_[worker]; }
+    Counters& counters() { return counters_; }
+
+private:
+    Isa isa_;
+    Pool pool_;
+    std::mutex busy_;
+    Scratch shared_scratch_;
+    std::vector<Scratch> worker_scratch_;
+    Counters counters_;
+};
+
+}  // namespace strata

@@ -1,0 +1,71 @@
+"""The C++ thread pool: every chunk runs once, failures come out, threads end with their owner."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from strata.core.errors import UsageError
+from strata.kernels import _native
+from strata.kernels.native import Native
+
+
+def run(native: Native, chunks: int, rounds: int = 1, fail: int = -1) -> np.ndarray:
+    out = np.zeros(max(chunks, 1), np.int64)
+    _native.exercise(native.handle, chunks, rounds, fail, out.ctypes.data)
+    return out[:chunks]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("chunks", [0, 1, 2, 3, 64, 1000])
+def test_every_chunk_runs_exactly_once_per_round(threads: int, chunks: int) -> None:
+    assert np.array_equal(run(Native(threads), chunks, rounds=20), 20 * np.arange(1, chunks + 1))
+
+
+def test_many_short_rounds_lose_nothing() -> None:
+    assert np.array_equal(run(Native(3), 7, rounds=3000), 3000 * np.arange(1, 8))
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_the_failure_of_the_lowest_chunk_is_raised_and_the_pool_lives_on(threads: int) -> None:
+    native = Native(threads)
+    for _ in range(50):
+        with pytest.raises(RuntimeError, match="^chunk 3 failed$"):
+            run(native, 40, fail=3)
+        assert run(native, 2).tolist() == [1, 2]
+
+
+def test_two_python_threads_take_turns() -> None:
+    native, results = Native(2), []
+
+    def many() -> None:
+        results.append(run(native, 50, rounds=200))
+
+    callers = [threading.Thread(target=many) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert len(results) == 3
+    assert all(np.array_equal(result, 200 * np.arange(1, 51)) for result in results)
+
+
+def test_threads_end_with_their_owner() -> None:
+    before = len(os.listdir("/proc/self/task"))
+    native = Native(6)
+    assert len(os.listdir("/proc/self/task")) == before + 5
+    del native
+    assert len(os.listdir("/proc/self/task")) == before
+
+
+def test_the_default_is_the_physical_cores_of_the_affinity_mask() -> None:
+    assert Native().threads == _native.physical_cores()
+    assert 1 <= _native.physical_cores() <= len(os.sched_getaffinity(0))
+
+
+def test_wrong_settings_are_refused_by_name() -> None:
+    with pytest.raises(UsageError, match="at least 1 is needed, got 0"):
+        Native(0)
+    with pytest.raises(UsageError, match="unknown instruction set 'sse9'; expected auto, portable, avx2 or avx512"):
+        Native(1, isa="sse9")  # type: ignore[arg-type]
