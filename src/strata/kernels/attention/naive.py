@@ -1,0 +1,98 @@
+"""Specification of attention.
+
+For one row and query head over the visible positions j = 0 .. n - 1 (in the sparse form j is the place in the list):
+1. `s_j = dot(q, k_j) scale`: the dot by the lane rule (norm/naive.py), then one rounding for the product;
+2. `m = max s_j`; `e_j = exp(s_j - m)`: one rounding for the difference, then the shared exp (activate/naive.py);
+3. `z`: 32 lanes from +0, lane j mod 32 adds its e_j in increasing order (plain additions), then the lane tree;
+4. `a_c = fma(e_j, v_j[c], a_c)` in increasing j from +0 for every value dim c;
+5. `o_c = a_c / z`, IEEE division.
+A NaN among the scores makes every e_j or z NaN, so the whole head is NaN. An empty list gives 0 / 0 = NaN.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from strata.kernels.activate.naive import exp
+from strata.kernels.exact import LANES, add, fma, lane_dot, lane_tree
+from strata.kernels.views import PagedPlane, Rows
+
+Array = npt.NDArray[np.float32]
+Index = npt.NDArray[np.int32]
+_ROWS_AT_ONCE = 16
+
+
+def gather(plane: PagedPlane, slot: int, positions: Index) -> Array:
+    """Entries `positions` of `slot` -> [len(positions), ...]; IndexError when one lies on no page."""
+    if positions.size and (int(positions.min()) < 0 or int(positions.max()) // plane.page >= plane.table.shape[1]):
+        raise IndexError(f"slot {slot}: position {int(positions.max())} is beyond its page table")
+    pages = plane.table.numpy()[slot, positions // plane.page]
+    if pages.size and (int(pages.min()) < 0 or int(pages.max()) >= plane.data.shape[0]):
+        raise IndexError(f"slot {slot}: page outside 0 .. {plane.data.shape[0] - 1} in its page table")
+    entries: Array = plane.data.numpy()[pages, positions % plane.page]
+    return entries
+
+
+def lane_sum(x: Array) -> Array:
+    """Step 3: sum over the last axis by 32 lanes with plain additions, then the lane tree. x [..., n] -> [...]."""
+    acc = np.zeros((*x.shape[:-1], LANES), np.float32)
+    for start in range(0, x.shape[-1], LANES):
+        used = min(LANES, x.shape[-1] - start)
+        acc[..., :used] = add(acc[..., :used], x[..., start : start + used])
+    return lane_tree(acc)
+
+
+def softmax_terms(scores: Array, visible: npt.NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Steps 2 and 3 over the last axis: e (0 where not visible) and their sum z [...]."""
+    with np.errstate(all="ignore"):
+        top = np.max(np.where(visible, scores, np.float32(-np.inf)), axis=-1, initial=-np.inf, keepdims=True)
+        e = np.where(visible, exp((scores - top).astype(np.float32)), np.float32(0))
+    return e, lane_sum(e)
+
+
+def attend(q: Array, keys: Array, values: Array, counts: Index, scale: float) -> Array:
+    """Steps 1 to 5 for R rows over the same entries, row r over the first counts[r].
+
+    q [R, heads, d], keys, values [J, kv_heads, d] -> [R, heads, d].
+    """
+    num_rows, heads = q.shape[:2]
+    num_entries, kv_heads = keys.shape[:2]
+    spread = np.arange(heads) // (heads // kv_heads)
+    visible = np.arange(num_entries)[None, None, :] < counts[:, None, None]
+    with np.errstate(all="ignore"):
+        by_head = np.ascontiguousarray(keys[:, spread].transpose(1, 0, 2))
+        scores = lane_dot(q[:, :, None, :], by_head[None]) * np.float32(scale)
+    e, z = softmax_terms(scores, np.broadcast_to(visible, scores.shape))
+    acc = np.zeros((num_rows, heads, values.shape[-1]), np.float32)
+    for j in range(num_entries):
+        active = counts > j
+        acc[active] = fma(e[active, :, j, None], values[None, j, spread], acc[active])
+    with np.errstate(all="ignore"):
+        out: Array = acc / z[..., None]
+    return out
+
+
+def check_heads(op: str, q: torch.Tensor, keys: PagedPlane, values: PagedPlane) -> None:
+    """ValueError when head counts or dims of q [T, heads, d], keys and values do not fit together."""
+    kv_heads, dim = (int(n) for n in keys.data.shape[2:])
+    if q.shape[1] % kv_heads or q.shape[2] != dim or tuple(values.data.shape) != tuple(keys.data.shape):
+        raise ValueError(
+            f"{op}: q {tuple(q.shape)}, keys {tuple(keys.data.shape)}, values {tuple(values.data.shape)} do not fit"
+        )
+
+
+def attention(q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float) -> torch.Tensor:
+    """See Ops.attention."""
+    check_heads("attention", q, keys, values)
+    queries, slots, position = q.numpy(), rows.slot.numpy(), rows.position.numpy()
+    out = np.empty_like(queries)
+    for slot in np.unique(slots):
+        members = np.flatnonzero(slots == slot)
+        seen = np.arange(int(position[members].max()) + 1, dtype=np.int32)
+        k, v = gather(keys, int(slot), seen), gather(values, int(slot), seen)
+        for first in range(0, len(members), _ROWS_AT_ONCE):
+            some = members[first : first + _ROWS_AT_ONCE]
+            counts = position[some] + 1
+            longest = int(counts.max())
+            out[some] = attend(queries[some], k[:longest], v[:longest], counts, scale)
+    return torch.from_numpy(out)

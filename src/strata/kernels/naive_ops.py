@@ -1,0 +1,122 @@
+"""The specification of every operation behind the Ops protocol: numpy, one rounding per written step."""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.kernels.activate import naive as activate_naive
+from strata.kernels.attention import naive as attention_naive
+from strata.kernels.cache import naive as cache_naive
+from strata.kernels.conv import naive as conv_naive
+from strata.kernels.delta_rule import naive as delta_rule_naive
+from strata.kernels.embed import naive as embed_naive
+from strata.kernels.experts import naive as experts_naive
+from strata.kernels.linear import naive as linear_naive
+from strata.kernels.norm import naive as norm_naive
+from strata.kernels.ops import Activation, HeadPairing, RopeLayout
+from strata.kernels.rope import naive as rope_naive
+from strata.kernels.route import naive as route_naive
+from strata.kernels.sparse_attention import naive as sparse_naive
+from strata.kernels.streams import naive as streams_naive
+from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+
+
+class NaiveOps:
+    """Implements `Ops` by each operation's `naive.py`; slow, for tests and parity."""
+
+    def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+        """See Ops.linear."""
+        return linear_naive.linear(x, weights)
+
+    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+        """See Ops.embed."""
+        return embed_naive.embed(ids, weight)
+
+    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.activate."""
+        return activate_naive.activate(kind, x)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+        """See Ops.rms_norm."""
+        return norm_naive.rms_norm(x, weight, eps, group)
+
+    def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+        """See Ops.l2_norm."""
+        return norm_naive.l2_norm(x, eps, scale)
+
+    def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
+        """See Ops.rope."""
+        return rope_naive.rope(x, cos, sin, layout)
+
+    def attention(
+        self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
+    ) -> torch.Tensor:
+        """See Ops.attention."""
+        return attention_naive.attention(q, keys, values, rows, scale)
+
+    def select_blocks(
+        self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.select_blocks."""
+        return sparse_naive.select_blocks(q, block_keys, rows, ratio, budget)
+
+    def sparse_attention(
+        self,
+        q: torch.Tensor,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        scale: float,
+        positions: torch.Tensor,
+        count: torch.Tensor,
+    ) -> torch.Tensor:
+        """See Ops.sparse_attention."""
+        return sparse_naive.sparse_attention(q, keys, values, rows, scale, positions, count)
+
+    def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+        """See Ops.cache_write."""
+        cache_naive.cache_write(plane, slots, entries, x)
+
+    def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
+        """See Ops.pool_blocks."""
+        return cache_naive.pool_blocks(raw, slots, blocks, ratio)
+
+    def causal_conv(
+        self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+    ) -> torch.Tensor:
+        """See Ops.causal_conv."""
+        return conv_naive.causal_conv(x, weight, history, rows, dilation)
+
+    def delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+    ) -> torch.Tensor:
+        """See Ops.delta_rule."""
+        return delta_rule_naive.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.route."""
+        return route_naive.route(logits, top_k, renormalise)
+
+    def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
+        """See Ops.experts."""
+        return experts_naive.experts(x, ids, weights, bank)
+
+    def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.stream_mix."""
+        return streams_naive.stream_mix(gate, x, streams)
+
+    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See Ops.stream_add."""
+        return streams_naive.stream_add(residual, y, weights)
+
+    def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """See Ops.row_dot."""
+        return norm_naive.row_dot(a, b)

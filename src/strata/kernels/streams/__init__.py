@@ -1,0 +1,6 @@
+"""Mixing of residual streams (hyper-connections).
+
+Owns: stream_mix, stream_add: naive (specification) and C++.
+May import: kernels.activate, kernels.exact, kernels.native, torch, numpy.
+Never: computes gates or weights.
+"""
