@@ -1,0 +1,48 @@
+"""What a reader of an answer sees: a closed union, the last event is always one Done."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from strata.engine.events import Finished, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """One token of the answer with its likelihood."""
+
+    token: int
+    piece: bytes
+    logprob: float
+    top: tuple[tuple[bytes, float], ...] = ()
+    """(bytes, logprob) of the likeliest tokens, likeliest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """More of the answer."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """More of the reasoning before the answer."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer is over."""
+
+    reason: Reason
+    """STOP also for a stop string."""
+    counts: Finished
+    """The engine's own figures."""
+    stop: str | None = None
+    """The stop string that ended it."""
+
+
+Event: TypeAlias = TextDelta | ReasoningDelta | Done
