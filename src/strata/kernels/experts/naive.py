@@ -20,11 +20,11 @@ def experts(x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: Exp
     for expert in sorted({int(e) for e in chosen.flat}):
         if not 0 <= expert < len(bank.down):
             raise IndexError(f"expert {expert} of {len(bank.down)}")
-        row, rank = np.nonzero(chosen == expert)
-        gate, up = linear(x[torch.from_numpy(row)], (bank.gate[expert], bank.up[expert]))
+        at_row, at_rank = np.nonzero(chosen == expert)
+        gate, up = linear(x[torch.from_numpy(at_row)], (bank.gate[expert], bank.up[expert]))
         hidden = multiply(silu(gate.numpy()), up.numpy())
         (down,) = linear(torch.from_numpy(hidden), (bank.down[expert],))
-        outputs[row, rank] = down.numpy()
+        outputs[at_row, at_rank] = down.numpy()
     y = np.zeros((len(chosen), outputs.shape[2]), np.float32)
     for rank in range(chosen.shape[1]):
         y = fma(factors[:, rank : rank + 1], outputs[:, rank], y)
