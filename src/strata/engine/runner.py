@@ -1,33 +1,14 @@
 """All the engine sees of the device side: ids and counts, no tensors. The runtime fits this protocol."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from strata.core.limits import Limits
+from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.sampling.params import SamplingParams
 
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """One token that a step produced."""
-
-    token: int
-    logprob: float | None = None
-    """Natural log of its probability before truncation, when the request asked for it."""
-    top: tuple[tuple[int, float], ...] = ()
-    """(token, logprob) of the likeliest alternatives, likeliest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stepped:
-    """What one window led to: the accepted tokens in order (none for score 0), now the slot's length."""
-
-    slot: int
-    drawn: tuple[Drawn, ...]
-    length: int
-    """Tokens the slot's state now holds (committed). The last drawn token is not among them yet."""
+__all__ = ["Drawn", "Runner", "Stepped"]
 
 
 class Runner(Protocol):
@@ -43,7 +24,12 @@ class Runner(Protocol):
         ...
 
     def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
-        """Prepare `slot` for a sequence that starts with `tokens`; returns how many of them it already holds."""
+        """Prepare `slot` for a sequence that starts with `tokens`; returns how many of them it already holds.
+
+        At most len(tokens) - 1: the last one has to run so that it can be scored. A RequestError (a token id beyond
+        the vocabulary, a bias that does not fit) fails this request only. When it raises, the slot stays empty and is
+        not released.
+        """
         ...
 
     def release(self, slot: int) -> None:
@@ -58,10 +44,11 @@ class Runner(Protocol):
         """Run the windows (at most one per slot) and return one result per window, in order.
 
         Of a window with score 1 + k its last k tokens are drafts: they are accepted while each
-        equals the row's own draw.
+        equals the row's own draw. When it raises, the engine fails the sessions of these windows, releases their
+        slots and goes on; the runner must not offer what such a slot holds beyond its last committed length.
         """
         ...
 
     def status(self) -> Mapping[str, object]:
-        """Plain values for STAT and /v1/status."""
+        """Plain values for STAT and /v1/status; asked for after every step, so it must be cheap."""
         ...

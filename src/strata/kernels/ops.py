@@ -37,8 +37,8 @@ class Ops(Protocol):
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """x / sqrt(mean(x^2) + eps) * weight; the mean runs over groups of `group` values of the last axis.
 
-        x [..., D] with D a multiple of `group`; weight [D] or [group] (repeated) or None. Sum of squares by 32 lanes with
-        fma and the lane tree, IEEE division and square root.
+        x [..., D] with D a multiple of `group`; weight [D] or [group] (repeated) or None. Sum of squares by 32 lanes
+        with fma and the lane tree, IEEE division and square root.
         """
         ...
 
@@ -60,8 +60,9 @@ class Ops(Protocol):
         """Causal attention of row t over positions 0 .. position[t] of its slot.
 
         q [T, heads, d]; keys.data [pages, page, kv_heads, d]; query head h uses KV head h // (heads / kv_heads).
-        scores: dot by the lane rule, times scale; softmax by max, shared exp; o = sum of e_j v_j by fma in increasing j,
-        divided by the sum of e_j (32 lanes over j, lane tree). -> [T, heads, d]. The step's own keys are already in the cache.
+        scores: dot by the lane rule, times scale; softmax by max, shared exp; o = sum of e_j v_j by fma in increasing
+        j, divided by the sum of e_j (32 lanes over j, lane tree). -> [T, heads, d]. The step's own keys are already in
+        the cache.
         """
         ...
 
@@ -72,7 +73,7 @@ class Ops(Protocol):
 
         q [T, index_heads, di]; block_keys.data [pages, page, di] holds the key of block j as entry j. Row t sees
         n = (position + 1) // ratio complete blocks; score_j = sum over heads of relu(q_h . k_j), heads in order;
-        the best min(budget, n) blocks are kept (ties: the lower j), each with all its `ratio` positions, and the open
+        the best min(budget, n) blocks are kept (ties: the later block, the higher j), each with all its `ratio` positions, and the open
         tail [n * ratio, position] always. -> positions int32 [T, budget * ratio + ratio] in increasing order (unused
         places -1), count int32 [T].
         """
@@ -108,7 +109,8 @@ class Ops(Protocol):
         """Depthwise causal convolution followed by silu; updates `history` in place.
 
         x [T, C]; weight [C, K], tap K-1 is the current row; history [slots, (K-1) * dilation, C], oldest first,
-        zeros at a sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t - (K-1-k) dilation}).
+        zeros at a sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t -
+        (K-1-k) dilation}).
         """
         ...
 

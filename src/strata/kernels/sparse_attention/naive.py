@@ -3,7 +3,7 @@
 select_blocks, for row t with n = (position + 1) // ratio complete blocks: `score_j = sum over heads h of
 relu(q_h . k_j)`, starting from +0, one plain addition per head in order; the dot by the lane rule; relu(x) is 0 for
 x < 0 and x otherwise, so NaN stays NaN. Blocks are ranked by score, the largest first; a NaN score ranks before every
-number, and equal scores (two NaN too) by the lower j. The first min(budget, n) are kept.
+number, and equal scores (two NaN too) by the HIGHER j: of blocks that a relu set to 0 alike the nearest is kept. The first min(budget, n) are kept.
 
 sparse_attention: attention/naive.py over the listed positions; lanes and sums count places of the list.
 """
@@ -35,7 +35,7 @@ def select_blocks(
             for head in queries[t]:
                 dots = lane_dot(np.broadcast_to(head, keys.shape), keys)
                 score = score + np.where(dots < 0, np.float32(0), dots)
-        order = np.lexsort((np.arange(num_blocks), -score, ~np.isnan(score)))
+        order = np.lexsort((-np.arange(num_blocks), -score, ~np.isnan(score)))
         kept = np.sort(order[: min(budget, num_blocks)])
         tail = np.arange(num_blocks * ratio, int(position[t]) + 1)
         listed = np.concatenate(((kept[:, None] * ratio + inside).reshape(-1), tail))

@@ -1,0 +1,23 @@
+"""All experts on the CPU, straight from the store's bytes."""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.kernels.ops import Ops
+from strata.store.experts import ExpertStore
+
+
+class CpuExperts:
+    """Implements `Experts`: each distinct expert of a step is read once, for all its rows."""
+
+    def __init__(self, ops: Ops, store: ExpertStore) -> None:
+        self.ops = ops
+        self.store = store
+
+    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See `Experts.run`."""
+        return self.ops.experts(x, ids, weights, self.store.bank(layer))
+
+    def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
+        """Nothing to move: the bytes are read where they lie."""

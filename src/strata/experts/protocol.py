@@ -1,0 +1,22 @@
+"""What a layer sees of its experts."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+
+class Experts(Protocol):
+    """The routed experts of all layers, wherever each of them is computed."""
+
+    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Sum over k in rank order of weights[t, k] * expert_{ids[t, k]}(x_t).
+
+        x float32 [T, hidden]; ids int32 [T, k]; weights float32 [T, k] -> [T, hidden]. The result does not depend on
+        where an expert's bytes lie.
+        """
+        ...
+
+    def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
+        """Likely (layer, expert) pairs of the next step; a hint that never changes a result."""
+        ...

@@ -1,0 +1,72 @@
+"""Grouped-query attention over a paged cache, with optional q/k norms, output gate and QSA selection."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.views import Weight
+from strata.layers.batch import Batch
+from strata.layers.norm import RmsNorm
+from strata.layers.rope import Rope
+from strata.layers.sparse_attention import Indexer
+from strata.state.sequence import LayerState
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """softmax(q k^T / sqrt(d)) v; queries of head h read KV head h // (heads / kv_heads).
+
+    With `gated`, W_q holds per head its d query rows, then its d gate rows (models of the Qwen3-Next family); the
+    output is multiplied by sigmoid(gate) before W_o.
+    """
+
+    name: str
+    q: Weight
+    k: Weight
+    v: Weight
+    out: Weight
+    q_norm: RmsNorm | None
+    k_norm: RmsNorm | None
+    rope: Rope
+    heads: int
+    kv_heads: int
+    head_dim: int
+    gated: bool
+    indexer: Indexer | None = None
+
+    def __call__(self, x: torch.Tensor, batch: Batch, state: LayerState) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden], before the residual."""
+        ops, rows = batch.ops, batch.rows
+        assert state.keys is not None and state.values is not None
+        q, k, v = ops.linear(x, (self.q, self.k, self.v))
+        q, gate = self.split_gate(q)
+        k = k.view(-1, self.kv_heads, self.head_dim)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(ops, q), self.k_norm(ops, k)
+        q, k = self.rope(ops, q, rows.position), self.rope(ops, k, rows.position)
+        batch.report(f"{self.name}.q", y=q)
+        batch.report(f"{self.name}.k", y=k)
+        ops.cache_write(state.keys, rows.slot, rows.position, k)
+        ops.cache_write(state.values, rows.slot, rows.position, v.view(-1, self.kv_heads, self.head_dim))
+        scale = 1.0 / math.sqrt(self.head_dim)
+        if self.indexer is None:
+            o = ops.attention(q, state.keys, state.values, rows, scale)
+        else:
+            positions, count = self.indexer(x, batch, state)
+            batch.report(f"{self.name}.selected", positions=positions, count=count)
+            o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
+        o = o.view(-1, self.heads * self.head_dim)
+        if gate is not None:
+            o = o * ops.activate("sigmoid", gate)
+        (y,) = ops.linear(o, (self.out,))
+        batch.report(self.name, x=x, y=y)
+        return y
+
+    def split_gate(self, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """W_q x -> (queries [T, heads, d], gate [T, heads * d] or None)."""
+        if not self.gated:
+            return q.view(-1, self.heads, self.head_dim), None
+        both = q.view(-1, self.heads, 2, self.head_dim)
+        gate = both[:, :, 1].reshape(-1, self.heads * self.head_dim)
+        return both[:, :, 0].contiguous(), gate

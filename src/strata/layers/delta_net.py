@@ -1,0 +1,111 @@
+"""Gated DeltaNet (arXiv 2412.06464), as the Qwen3-Next family uses it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from strata.kernels.ops import Ops
+from strata.kernels.views import Weight
+from strata.layers.batch import Batch
+from strata.layers.norm import RmsNorm
+from strata.state.journal import LayerJournal
+from strata.state.layout import DeltaLayout
+from strata.state.sequence import LayerState
+
+Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class SeparateInputs:
+    """Four matrices: [q | k | v], z, b and a."""
+
+    qkv: Weight
+    z: Weight
+    b: Weight
+    a: Weight
+
+    def __call__(self, ops: Ops, x: torch.Tensor) -> Inputs:
+        qkv, z, b, a = ops.linear(x, (self.qkv, self.z, self.b, self.a))
+        return qkv, z, b, a
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInputs:
+    """Qwen3-Next's packing: rows grouped by key head, [q | k | v.. | z..] in one matrix and [b.. | a..] in the other.
+
+    `qkvz` may also come apart already (then `z` is given and `qkvz` holds [q | k | v]), as llama.cpp's converter
+    writes it.
+    """
+
+    qkvz: Weight
+    z: Weight | None
+    ba: Weight
+    layout: DeltaLayout
+
+    def __call__(self, ops: Ops, x: torch.Tensor) -> Inputs:
+        d = self.layout
+        share = d.value_heads // d.key_heads
+        if self.z is not None:
+            qkv, z, ba = ops.linear(x, (self.qkvz, self.z, self.ba))
+        else:
+            packed, ba = ops.linear(x, (self.qkvz, self.ba))
+            qkv, z = self.unpack(packed)
+        b, a = ba.view(-1, d.key_heads, 2, share).unbind(2)
+        return qkv, z, b.reshape(-1, d.value_heads), a.reshape(-1, d.value_heads)
+
+    def unpack(self, packed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Per key head [q dk | k dk | v r*dv | z r*dv] -> ([all q | all k | all v], z)."""
+        d = self.layout
+        wide = d.value_heads // d.key_heads * d.value_dim
+        grouped = packed.view(-1, d.key_heads, 2 * d.key_dim + 2 * wide)
+        parts = torch.split(grouped, [d.key_dim, d.key_dim, wide, wide], 2)
+        q, k, v, z = (p.reshape(packed.shape[0], -1) for p in parts)
+        return torch.cat([q, k, v], 1), z
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaNet:
+    """S <- alpha S; d = beta (v - S^T k); S <- S + k d^T; o = S^T q; y = W_o (norm(o) * act(z)).
+
+    alpha = exp(A softplus(a + dt)) with A = -exp(A_log), beta = sigmoid(b); q, k, v pass a causal convolution and silu
+    first. Which key head serves which value head is the file's convention (`layout.pairing`).
+    """
+
+    name: str
+    inputs: SeparateInputs | PackedInputs
+    conv: torch.Tensor
+    """[channels, taps], the last tap is the current token"""
+    decay_rate: torch.Tensor
+    """A [value_heads], negative"""
+    dt_bias: torch.Tensor
+    norm: RmsNorm
+    out: Weight
+    gate: Literal["silu", "sigmoid"]
+    layout: DeltaLayout
+
+    def __call__(self, x: torch.Tensor, batch: Batch, state: LayerState, journal: LayerJournal | None) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden], before the residual."""
+        ops, d = batch.ops, self.layout
+        assert state.conv is not None and state.delta is not None
+        columns, z, b, a = self.inputs(ops, x)
+        qkv = ops.causal_conv(columns, self.conv, state.conv, batch.rows, 1)
+        beta, decay = self.rates(ops, b, a)
+        batch.report(f"{self.name}.qkv", y=qkv)
+        batch.report(f"{self.name}.beta", y=beta)
+        batch.report(f"{self.name}.decay", y=decay)
+        o = ops.delta_rule(qkv, beta, decay, state.delta, batch.rows, d.key_heads, d.pairing, d.eps)
+        if journal is not None:
+            journal.conv, journal.rule = columns, (qkv, beta, decay)
+        (y,) = ops.linear(self.gated_norm(ops, o, z), (self.out,))
+        batch.report(self.name, x=x, y=y)
+        return y
+
+    def rates(self, ops: Ops, b: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(beta, alpha) [T, value_heads]: how much is written, how much is kept."""
+        softplus = ops.activate("softplus", a + self.dt_bias)
+        return ops.activate("sigmoid", b), ops.activate("exp", self.decay_rate * softplus)
+
+    def gated_norm(self, ops: Ops, o: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        """norm(o) * act(z): norm first, gate after -> [T, value_heads * value_dim]."""
+        return self.norm(ops, o).view(z.shape) * ops.activate(self.gate, z)

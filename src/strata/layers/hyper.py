@@ -1,0 +1,55 @@
+"""Hyper-connections: the residual is several streams, read and written through gates (Qwen4ExpTextGatedResidual)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.ops import Ops
+from strata.kernels.views import Weight
+from strata.layers.batch import Batch
+from strata.layers.norm import RmsNorm
+
+
+@dataclass(frozen=True, slots=True)
+class HyperRead:
+    """X = norm per stream; g = sigmoid(W_up silu(W_down X / n)); m = mean over streams of g X; w = 2 sigmoid(W_inject
+    X / n).
+
+    The residual R is [T, n * hidden]; `write` adds w_s * block output to every stream s of the raw R.
+    """
+
+    name: str
+    norm: RmsNorm
+    down: Weight
+    up: Weight
+    inject: Weight | None
+    streams: int
+
+    def read(self, residual: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """R -> (mixed input [T, hidden], injection weights [T, n])."""
+        assert self.inject is not None
+        mixed, raw = self.mix(residual, batch.ops, (self.down, self.inject))
+        inject = 2 * batch.ops.activate("sigmoid", raw[0] / self.streams)
+        batch.report(f"{self.name}.read", x=residual, mixed=mixed, inject=inject)
+        return mixed, inject
+
+    def final(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """R -> the head's input [T, hidden]; there is nothing to write back."""
+        mixed, _ = self.mix(residual, batch.ops, (self.down,))
+        batch.report(self.name, x=residual, y=mixed)
+        return mixed
+
+    def mix(
+        self, residual: torch.Tensor, ops: Ops, weights: tuple[Weight, ...]
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """(m, products of the weights after the first)."""
+        normed = self.norm(ops, residual)
+        low, *others = ops.linear(normed, weights)
+        (gate,) = ops.linear(ops.activate("silu", low / self.streams), (self.up,))
+        return ops.stream_mix(gate, normed, self.streams), tuple(others)
+
+    def write(self, residual: torch.Tensor, block: torch.Tensor, inject: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """R_s + w_s * block for every stream."""
+        y = batch.ops.stream_add(residual, block, inject)
+        batch.report(f"{self.name}.write", x=residual, block=block, inject=inject, y=y)
+        return y

@@ -1,0 +1,78 @@
+"""Feed-forward blocks: mixture of experts with an optional shared expert, and the dense form."""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.experts.protocol import Experts
+from strata.kernels.ops import Ops
+from strata.kernels.views import Weight
+from strata.layers.batch import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class GatedFeedForward:
+    """y = W_down (silu(W_gate x) * W_up x)."""
+
+    gate: Weight
+    up: Weight
+    down: Weight
+
+    def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
+        gate, up = ops.linear(x, (self.gate, self.up))
+        (y,) = ops.linear(ops.activate("silu", gate) * up, (self.down,))
+        return y
+
+
+@dataclass(frozen=True, slots=True)
+class SharedExpert:
+    """An expert that every token visits, behind its own sigmoid gate (a single row)."""
+
+    network: GatedFeedForward
+    gate: Weight
+
+    def add(self, ops: Ops, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(w . x) * expert(x), one fma per value."""
+        (gate,) = ops.linear(x, (self.gate,))
+        return ops.stream_add(y, self.network(ops, x), ops.activate("sigmoid", gate))
+
+
+@dataclass(frozen=True, slots=True)
+class Moe:
+    """softmax(W_r x), the `top_k` largest renormalised, their experts combined in rank order, the shared expert
+    last.
+    """
+
+    name: str
+    layer: int
+    router: Weight
+    experts: Experts
+    top_k: int
+    renormalise: bool
+    shared: SharedExpert | None
+
+    def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden], before the residual."""
+        ops = batch.ops
+        (logits,) = ops.linear(x, (self.router,))
+        ids, weights = ops.route(logits, self.top_k, self.renormalise)
+        batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
+        y = self.experts.run(self.layer, x, ids, weights)
+        if self.shared is not None:
+            y = self.shared.add(ops, x, y)
+        batch.report(f"{self.name}.moe", x=x, y=y)
+        return y
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """A dense feed-forward block in the place of experts."""
+
+    name: str
+    network: GatedFeedForward
+
+    def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden], before the residual."""
+        y = self.network(batch.ops, x)
+        batch.report(f"{self.name}.ffn", x=x, y=y)
+        return y

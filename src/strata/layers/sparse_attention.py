@@ -1,0 +1,57 @@
+"""QSA: a small indexer chooses which blocks of tokens a query attends to (Qwen4ExpText, transformers 5.24)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.views import Weight
+from strata.layers.batch import Batch
+from strata.layers.norm import RmsNorm
+from strata.layers.rope import Rope
+from strata.state.sequence import LayerState
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """Scores blocks of `ratio` tokens by sum_h relu(q_h . k_block) and keeps the best `budget` blocks and the open
+    tail.
+
+    A block's key is the mean of its raw keys, then norm, then rotary at the block's first position; a complete block
+    never changes, so its key is cached. Raw keys are kept for the open tail (and for blocks that a rollback reopens).
+    """
+
+    q: Weight
+    k: Weight
+    q_norm: RmsNorm
+    k_norm: RmsNorm
+    rope: Rope
+    heads: int
+    dim: int
+    ratio: int
+    budget: int
+
+    def __call__(self, x: torch.Tensor, batch: Batch, state: LayerState) -> tuple[torch.Tensor, torch.Tensor]:
+        """x [T, hidden] -> positions int32 [T, M] (increasing, -1 beyond count), count int32 [T]."""
+        ops, rows = batch.ops, batch.rows
+        assert state.raw_keys is not None and state.block_keys is not None
+        q, raw = ops.linear(x, (self.q, self.k))
+        q = self.rope(ops, self.q_norm(ops, q.view(-1, self.heads, self.dim)), rows.position)
+        ops.cache_write(state.raw_keys, rows.slot, rows.position, raw)
+        self.complete_blocks(batch, state)
+        return ops.select_blocks(q, state.block_keys, rows, self.ratio, self.budget)
+
+    def complete_blocks(self, batch: Batch, state: LayerState) -> None:
+        """Cache the key of every block whose last token is in this step."""
+        ops, rows = batch.ops, batch.rows
+        assert state.raw_keys is not None and state.block_keys is not None
+        last = (rows.position + 1) % self.ratio == 0
+        if not bool(last.any()):
+            return
+        slots, blocks = rows.slot[last], rows.position[last] // self.ratio
+        mean = ops.pool_blocks(state.raw_keys, slots, blocks, self.ratio)
+        key = self.rope(ops, self.k_norm(ops, mean).view(-1, 1, self.dim), self.block_position(blocks))
+        ops.cache_write(state.block_keys, slots, blocks, key.view(-1, self.dim))
+
+    def block_position(self, blocks: torch.Tensor) -> torch.Tensor:
+        """Where a block's key is rotated to: the position of its first token."""
+        return blocks * self.ratio

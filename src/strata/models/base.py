@@ -1,0 +1,148 @@
+"""What every architecture offers, and the pre-norm trunk that most of them share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from strata.core.errors import RequestError
+from strata.kernels.ops import Ops
+from strata.kernels.views import Weight
+from strata.layers.attention import Attention
+from strata.layers.batch import Batch
+from strata.layers.delta_net import DeltaNet
+from strata.layers.moe import Dense, Moe
+from strata.layers.norm import RmsNorm
+from strata.models.source import Source
+from strata.state.layout import LayerLayout
+from strata.store.experts import ExpertStore
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes that planning and serving need."""
+
+    architecture: str
+    layers: int
+    hidden: int
+    vocabulary: int
+    context: int
+    experts: int
+    top_k: int
+
+
+class Model(Protocol):
+    """A decoder: tokens in, residual out; logits for the rows that ask for them."""
+
+    @property
+    def shape(self) -> ModelShape:
+        """Sizes."""
+        ...
+
+    @property
+    def layouts(self) -> Sequence[LayerLayout]:
+        """What each layer remembers."""
+        ...
+
+    @property
+    def store(self) -> ExpertStore:
+        """The routed experts."""
+        ...
+
+    def trunk(self, batch: Batch) -> torch.Tensor:
+        """Run all layers -> the residual [T, ...] after the last layer; states are advanced."""
+        ...
+
+    def head(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """Residual rows [N, ...] -> logits [N, vocabulary]."""
+        ...
+
+
+def check_tokens(tokens: torch.Tensor, vocabulary: int) -> None:
+    """RequestError when an id is outside the vocabulary."""
+    if len(tokens) and not (0 <= int(tokens.min()) and int(tokens.max()) < vocabulary):
+        raise RequestError(
+            f"token ids must be from 0 to {vocabulary - 1}, found {int(tokens.min())}..{int(tokens.max())}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """x += mixer(norm x); x += ffn(norm x)."""
+
+    name: str
+    index: int
+    attn_norm: RmsNorm
+    mixer: Attention | DeltaNet
+    ffn_norm: RmsNorm
+    ffn: Moe | Dense
+
+    def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden]"""
+        states = batch.states
+        normed = self.attn_norm(batch.ops, x)
+        batch.report(f"{self.name}.attn_norm", x=x, y=normed)
+        state = states.layers[self.index]
+        if isinstance(self.mixer, Attention):
+            x = x + self.mixer(normed, batch, state)
+        else:
+            journal = states.journal[self.index] if states.journaling else None
+            x = x + self.mixer(normed, batch, state, journal)
+        normed = self.ffn_norm(batch.ops, x)
+        batch.report(f"{self.name}.ffn_norm", x=x, y=normed)
+        return x + self.ffn(normed, batch)
+
+
+@dataclass(frozen=True, slots=True)
+class PreNormModel:
+    """Implements `Model` for architectures whose residual is one stream."""
+
+    shape: ModelShape
+    embedding: Weight
+    blocks: tuple[Block, ...]
+    norm: RmsNorm
+    output: Weight
+    layouts: tuple[LayerLayout, ...]
+    store: ExpertStore
+
+    def trunk(self, batch: Batch) -> torch.Tensor:
+        """See `Model.trunk`; the residual is [T, hidden] before the final norm."""
+        check_tokens(batch.tokens, self.shape.vocabulary)
+        x = batch.ops.embed(batch.tokens, self.embedding)
+        batch.report("embed", y=x)
+        for block in self.blocks:
+            x = block(x, batch)
+        return x
+
+    def head(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """See `Model.head`."""
+        return project(residual, self.norm, self.output, batch)
+
+
+def project(residual: torch.Tensor, norm: RmsNorm, output: Weight, batch: Batch) -> torch.Tensor:
+    """Final norm and vocabulary projection."""
+    normed = norm(batch.ops, residual)
+    batch.report("output_norm", x=residual, y=normed)
+    return logits(normed, output, batch)
+
+
+def logits(x: torch.Tensor, output: Weight, batch: Batch) -> torch.Tensor:
+    """W_out x."""
+    (y,) = batch.ops.linear(x, (output,))
+    batch.report("head", x=x, y=y)
+    return y
+
+
+def vocabulary_of(source: Source, rows: int, hidden: int) -> tuple[Weight, Weight]:
+    """(embedding, output projection); the projection is the embedding itself where the file has none (tied)."""
+    embedding = source.weight("token_embd", rows, hidden)
+    return embedding, source.weight("output", rows, hidden) if source.has("output") else embedding
+
+
+class Build(Protocol):
+    """A model file's entry: tensors and operations in, a model out."""
+
+    def __call__(self, source: Source, ops: Ops) -> Model:
+        """Build the model."""
+        ...

@@ -1,0 +1,119 @@
+"""One frozen answer to "what goes where, and why". Pure: from numbers to numbers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from strata.core.errors import UsageError
+from strata.plan.machine import Machine
+
+DEFAULT_SLOTS = 4
+SHARE_FOR_STATES = 0.5
+"""Part of the available memory that "auto" gives to sequence states."""
+STEP_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSizes:
+    """What a model needs."""
+
+    context: int
+    """Tokens it was trained for."""
+    token_bytes: int
+    """State per token of context."""
+    sequence_bytes: int
+    """State per sequence, whatever its length."""
+    expert_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One setting with the value it got, and why."""
+
+    name: str
+    value: int | str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that was decided."""
+
+    slots: int
+    requested_slots: int
+    slots_reason: str
+    context: int
+    chunk: int
+    step_tokens: int
+    arena: bool
+    choices: tuple[Choice, ...]
+
+
+def make_plan(
+    machine: Machine,
+    sizes: ModelSizes,
+    context: int | None,
+    slots: int | Literal["auto"],
+    chunk: int | Literal["auto"],
+    ram_gib: float | None,
+) -> Plan:
+    """Resolve every "auto"; UsageError for a wish that cannot be met."""
+    room = int(machine.memory_bytes * SHARE_FOR_STATES)
+    wanted = DEFAULT_SLOTS if slots == "auto" else slots
+    tokens, context_reason = choose_context(sizes, context, wanted, room)
+    per_slot = tokens * sizes.token_bytes + sizes.sequence_bytes
+    serving, slots_reason = choose_slots(per_slot, wanted, slots == "auto", room)
+    size = STEP_TOKENS if chunk == "auto" else chunk
+    arena = choose_arena(sizes, machine, ram_gib)
+    choices = (
+        Choice("threads", machine.threads, "physical cores this process may use, or as asked"),
+        Choice("isa", machine.isa, "best instruction set of this processor, or as asked"),
+        Choice("context", tokens, context_reason),
+        Choice("slots", serving, slots_reason),
+        Choice("prompt_chunk", size, "default" if chunk == "auto" else "as asked"),
+        Choice("experts", "RAM arena" if arena else "mapped file", "as asked" if arena else "default: no copy is made"),
+    )
+    step = max(size, STEP_TOKENS) + serving
+    return Plan(serving, wanted, slots_reason, tokens, size, step, arena, choices)
+
+
+def choose_context(sizes: ModelSizes, asked: int | None, slots: int, room: int) -> tuple[int, str]:
+    """Tokens per slot: as asked, else the trained context, else what memory holds for one slot."""
+    if asked is not None:
+        if asked > sizes.context:
+            raise UsageError(
+                f"--ctx-size {asked}: the model was trained for {sizes.context} tokens", "ask for that or less"
+            )
+        return asked, "as asked"
+    fits = sizes.context if not sizes.token_bytes else (room - sizes.sequence_bytes) // sizes.token_bytes
+    if fits >= sizes.context:
+        return sizes.context, "the model's own"
+    if fits < 256:
+        raise UsageError(f"the states of one conversation do not fit: {room >> 20} MiB are free for them")
+    return fits // 256 * 256, f"{room >> 20} MiB hold no more at {sizes.token_bytes} bytes a token"
+
+
+def choose_slots(per_slot: int, wanted: int, automatic: bool, room: int) -> tuple[int, str]:
+    """How many conversations run at once: as many of `wanted` as memory holds, at least one."""
+    if wanted < 1:
+        raise UsageError(f"--parallel {wanted}: at least one slot is needed")
+    fits = max(1, room // max(1, per_slot))
+    if wanted <= fits:
+        return wanted, "default" if automatic else "as asked"
+    return fits, f"{room >> 20} MiB hold {fits} of {wanted} conversations at {per_slot >> 20} MiB each"
+
+
+def choose_arena(sizes: ModelSizes, machine: Machine, ram_gib: float | None) -> bool:
+    """Whether experts are copied into RAM: only when a budget was given, and then it must hold them."""
+    if ram_gib is None:
+        return False
+    if ram_gib * (1 << 30) < sizes.expert_bytes:
+        raise UsageError(
+            f"--ram-gib {ram_gib:g}: the experts need {sizes.expert_bytes / (1 << 30):.1f} GiB",
+            "leave the flag out to read them from the mapped file",
+        )
+    if sizes.expert_bytes > machine.memory_bytes:
+        raise UsageError(
+            f"--ram-gib {ram_gib:g}: the experts need {sizes.expert_bytes / (1 << 30):.1f} GiB, "
+            f"{machine.memory_bytes / (1 << 30):.1f} GiB are free"
+        )
+    return True

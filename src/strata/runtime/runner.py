@@ -1,0 +1,143 @@
+"""The CPU runner: fits the engine's Runner protocol without importing it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from strata.core.errors import EngineError
+from strata.core.limits import Limits
+from strata.core.stepped import Drawn, Stepped
+from strata.core.window import Window
+from strata.kernels.ops import Ops
+from strata.layers.batch import Batch, Tap
+from strata.models.base import Model
+from strata.runtime.pack import pack, scored_rows
+from strata.sampling.history import TokenCounts
+from strata.sampling.params import SamplingParams
+from strata.sampling.sample import sample
+from strata.speculate.accept import accepted
+from strata.state.sequence import SequenceStates
+
+
+@dataclass(slots=True)
+class Seat:
+    """The request that sits in a slot."""
+
+    params: SamplingParams
+    counts: TokenCounts
+
+
+class CpuRunner:
+    """Runs windows through a model on the CPU and keeps the slots' states."""
+
+    def __init__(self, model: Model, ops: Ops, limits: Limits, tap: Tap | None = None) -> None:
+        self.model = model
+        self.ops = ops
+        self.limits = limits
+        self.tap = tap
+        self.states = SequenceStates(model.layouts, limits.slots, limits.context)
+        self.seats: dict[int, Seat] = {}
+        self.steps = 0
+        self.rows = 0
+
+    def known(self, tokens: Sequence[int]) -> int:
+        """See `Runner.known`: the longest held sequence that `tokens` continues."""
+        return max((self.held(slot, tokens) for slot in range(self.limits.slots)), default=0)
+
+    def held(self, slot: int, tokens: Sequence[int]) -> int:
+        """Length of the slot's sequence when `tokens` strictly continues it, else 0."""
+        n = self.states.length[slot]
+        if not 0 < n < len(tokens):
+            return 0
+        return n if np.array_equal(self.states.tokens[slot, :n], np.asarray(tokens[:n])) else 0
+
+    def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
+        """See `Runner.seat`: a sequence that continues what the slot holds is not read again."""
+        kept = self.held(slot, tokens)
+        if not kept:
+            self.states.clear(slot)
+        self.seats[slot] = Seat(params, TokenCounts(tokens))
+        return kept
+
+    def release(self, slot: int) -> None:
+        """See `Runner.release`: the state stays, for a request that continues it."""
+        self.seats.pop(slot, None)
+        if slot in self.states.open:
+            # A window that never finished leaves a torn state behind.
+            self.states.clear(slot)
+
+    def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+        """See `Runner.draft`: no drafter is built, so nothing is proposed."""
+        return {}
+
+    def step(self, windows: Sequence[Window]) -> list[Stepped]:
+        """See `Runner.step`."""
+        try:
+            return self._step(windows)
+        except BaseException:
+            for window in windows:
+                self.states.clear(window.slot)
+            raise
+
+    def _step(self, windows: Sequence[Window]) -> list[Stepped]:
+        logits = self.forward(windows)
+        results, first = [], 0
+        for window in windows:
+            rows = logits[first : first + window.score]
+            first += window.score
+            drawn = self.draw(window, rows)
+            dropped = window.score - len(drawn)
+            self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
+            results.append(Stepped(window.slot, drawn, self.states.length[window.slot]))
+        self.steps += 1
+        self.rows += sum(len(w.tokens) for w in windows)
+        return results
+
+    def forward(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
+        """Reserve and run the windows -> logits of their scored rows [N, vocabulary]; nothing is committed yet."""
+        tokens, rows = pack(windows)
+        first = 0
+        for window in windows:
+            if window.start != self.states.length[window.slot]:
+                raise EngineError(
+                    f"slot {window.slot}: window starts at {window.start}, the state holds "
+                    f"{self.states.length[window.slot]} tokens"
+                )
+            self.states.reserve(window.slot, window.tokens, first, keep=window.score > 1)
+            first += len(window.tokens)
+        batch = Batch(tokens, rows, self.states, self.ops, self.tap)
+        residual = self.model.trunk(batch)
+        scored = scored_rows(windows)
+        if not scored:
+            return np.empty((0, self.model.shape.vocabulary), dtype=np.float32)
+        if len(scored) < residual.shape[0]:
+            residual = residual[scored].contiguous()
+        return self.model.head(residual, batch).numpy()
+
+    def draw(self, window: Window, logits: npt.NDArray[np.float32]) -> tuple[Drawn, ...]:
+        """Sample the window's scored rows in order, as long as each draw equals the draft that follows it."""
+        if not window.score:
+            return ()
+        seat = self.seats[window.slot]
+        drafts = window.tokens[len(window.tokens) - window.score + 1 :]
+        drawn: list[Drawn] = []
+        for i, row in enumerate(logits):
+            position = window.end - window.score + i + 1
+            token = sample(row, seat.params, position, seat.counts)
+            seat.counts.append(token.token)
+            drawn.append(Drawn(token.token, token.logprob, token.top))
+            if i < len(drafts) and not accepted(drafts[i : i + 1], [token.token]):
+                break
+        return tuple(drawn)
+
+    def status(self) -> Mapping[str, object]:
+        """See `Runner.status`."""
+        return {
+            "device": "cpu",
+            "steps": self.steps,
+            "rows": self.rows,
+            "held_tokens": list(self.states.length),
+            "free_pages": len(self.states.pages.free),
+        }

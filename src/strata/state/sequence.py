@@ -1,0 +1,192 @@
+"""Everything the slots of one engine remember, behind reserve, commit, rollback, snapshot and restore."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from strata.core.errors import EngineError
+from strata.kernels.ops import Ops
+from strata.kernels.views import PagedPlane, Rows
+from strata.state.journal import Backup, LayerJournal, OpenWindow
+from strata.state.layout import LayerLayout
+from strata.state.pages import PageTable
+
+PAGE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class LayerState:
+    """One layer's tensors for all slots; None where the layer keeps nothing of a kind."""
+
+    keys: PagedPlane | None
+    values: PagedPlane | None
+    raw_keys: PagedPlane | None
+    block_keys: PagedPlane | None
+    conv: torch.Tensor | None
+    """[slots, history, channels]"""
+    delta: torch.Tensor | None
+    """[slots, value_heads, key_dim, value_dim]"""
+    ngram: torch.Tensor | None
+    """[slots, history, channels]"""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A slot's whole memory at one length, by value."""
+
+    tokens: npt.NDArray[np.int64]
+    paged: Mapping[str, torch.Tensor]
+    recurrent: Mapping[str, torch.Tensor]
+
+
+class SequenceStates:
+    """The memory of all slots. A step is: reserve for each window, run the layers, commit or roll back each slot."""
+
+    def __init__(self, layouts: Sequence[LayerLayout], slots: int, context: int) -> None:
+        pages_per_slot = -(-context // PAGE)
+        pages = slots * pages_per_slot
+        self.context = context
+        self.pages = PageTable(slots, pages_per_slot, pages, PAGE)
+        self.table = torch.zeros(slots, pages_per_slot, dtype=torch.int32)
+        self.tokens = np.zeros((slots, context), dtype=np.int64)
+        self.length = [0] * slots
+        self.open: dict[int, OpenWindow] = {}
+        self.layouts = tuple(layouts)
+        self.layers = [self._layer(layout, slots, pages) for layout in layouts]
+        self.journal = [LayerJournal() for _ in layouts]
+        self.journaling = False
+
+    def _layer(self, layout: LayerLayout, slots: int, pages: int) -> LayerState:
+        def plane(per: int, *shape: int) -> PagedPlane:
+            return PagedPlane(torch.empty(pages, PAGE // per, *shape), self.table)
+
+        kv, index, delta, ngram = layout.kv, layout.index, layout.delta, layout.ngram
+        return LayerState(
+            keys=plane(1, kv.kv_heads, kv.head_dim) if kv else None,
+            values=plane(1, kv.kv_heads, kv.head_dim) if kv else None,
+            raw_keys=plane(1, index.dim) if index else None,
+            block_keys=plane(index.ratio, index.dim) if index else None,
+            conv=torch.zeros(slots, delta.history, delta.channels) if delta else None,
+            delta=torch.zeros(slots, delta.value_heads, delta.key_dim, delta.value_dim) if delta else None,
+            ngram=torch.zeros(slots, ngram.history, ngram.channels) if ngram else None,
+        )
+
+    def reserve(self, slot: int, tokens: Sequence[int], first_row: int, keep: bool) -> None:
+        """Make room for a window of `tokens` at the slot's length; `keep` = it may be cut short at commit."""
+        start = self.length[slot]
+        if slot in self.open:
+            raise EngineError(f"slot {slot} has a window open already")
+        self.pages.grow(slot, start + len(tokens))
+        held = self.pages.held[slot]
+        self.table[slot, : len(held)] = torch.tensor(held, dtype=torch.int32)
+        self.tokens[slot, start : start + len(tokens)] = tokens
+        self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
+        self.journaling = self.journaling or keep
+
+    def _backup(self, slot: int) -> Backup:
+        backup = Backup()
+        for i, layer in enumerate(self.layers):
+            if layer.conv is not None and layer.delta is not None:
+                backup.conv[i] = layer.conv[slot].clone()
+                backup.delta[i] = layer.delta[slot].clone()
+            if layer.ngram is not None:
+                backup.ngram[i] = layer.ngram[slot].clone()
+        return backup
+
+    def commit(self, slot: int, rows: int, ops: Ops) -> None:
+        """Keep the first `rows` rows of the slot's open window; the rest never happened."""
+        window = self.open.pop(slot)
+        if not 0 <= rows <= window.rows:
+            raise EngineError(f"slot {slot}: {rows} rows to commit of a window of {window.rows}")
+        self.length[slot] += rows
+        if rows < window.rows:
+            if window.backup is None:
+                raise EngineError(f"slot {slot}: a window that was to be committed whole was cut to {rows} rows")
+            self._redo(slot, window, window.backup, rows, ops)
+            self.pages.shrink(slot, self.length[slot])
+        if not self.open:
+            self.journal = [LayerJournal() for _ in self.layouts]
+            self.journaling = False
+
+    def rollback(self, slot: int, ops: Ops) -> None:
+        """Drop the slot's open window whole."""
+        self.commit(slot, 0, ops)
+
+    def _redo(self, slot: int, window: OpenWindow, backup: Backup, rows: int, ops: Ops) -> None:
+        first, last = window.first_row, window.first_row + rows
+        view = Rows(
+            slot=torch.full((rows,), slot, dtype=torch.int32),
+            position=torch.arange(self.length[slot] - rows, self.length[slot], dtype=torch.int32),
+            segments=torch.tensor([[slot, 0, rows]], dtype=torch.int32),
+        )
+        for i, (layer, journal) in enumerate(zip(self.layers, self.journal, strict=True)):
+            layout = self.layouts[i].delta
+            if layer.conv is not None and layer.delta is not None and layout is not None:
+                layer.conv[slot] = backup.conv[i]
+                layer.delta[slot] = backup.delta[i]
+                if rows and journal.conv is not None and journal.rule is not None:
+                    shift_history(layer.conv[slot], journal.conv[first:last])
+                    qkv, beta, decay = (t[first:last].contiguous() for t in journal.rule)
+                    ops.delta_rule(qkv, beta, decay, layer.delta, view, layout.key_heads, layout.pairing, layout.eps)
+            if layer.ngram is not None:
+                layer.ngram[slot] = backup.ngram[i]
+                if rows and journal.ngram is not None:
+                    shift_history(layer.ngram[slot], journal.ngram[first:last])
+
+    def clear(self, slot: int) -> None:
+        """Forget the slot's sequence."""
+        self.open.pop(slot, None)
+        self.length[slot] = 0
+        self.pages.shrink(slot, 0)
+        for layer in self.layers:
+            for tensor in (layer.conv, layer.delta, layer.ngram):
+                if tensor is not None:
+                    tensor[slot].zero_()
+
+    def snapshot(self, slot: int) -> Snapshot:
+        """The slot's memory by value; not while a window is open."""
+        if slot in self.open:
+            raise EngineError(f"slot {slot} has a window open; a snapshot would be torn")
+        n = self.length[slot]
+        held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
+        paged = {name: plane.data[held] for name, plane in self._planes()}
+        recurrent = {name: tensor[slot].clone() for name, tensor in self._recurrent()}
+        return Snapshot(self.tokens[slot, :n].copy(), paged, recurrent)
+
+    def restore(self, slot: int, snapshot: Snapshot) -> None:
+        """Make the slot remember exactly what the snapshot does."""
+        self.clear(slot)
+        n = len(snapshot.tokens)
+        self.pages.grow(slot, n)
+        held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
+        self.table[slot, : len(held)] = held.to(torch.int32)
+        for name, plane in self._planes():
+            plane.data[held] = snapshot.paged[name]
+        for name, tensor in self._recurrent():
+            tensor[slot] = snapshot.recurrent[name]
+        self.tokens[slot, :n] = snapshot.tokens
+        self.length[slot] = n
+
+    def _planes(self) -> list[tuple[str, PagedPlane]]:
+        found = []
+        for i, layer in enumerate(self.layers):
+            named = zip(("k", "v", "raw", "block"), (layer.keys, layer.values, layer.raw_keys, layer.block_keys), strict=True)
+            found += [(f"{i}.{name}", plane) for name, plane in named if plane is not None]
+        return found
+
+    def _recurrent(self) -> list[tuple[str, torch.Tensor]]:
+        found = []
+        for i, layer in enumerate(self.layers):
+            named = zip(("conv", "delta", "ngram"), (layer.conv, layer.delta, layer.ngram), strict=True)
+            found += [(f"{i}.{name}", tensor) for name, tensor in named if tensor is not None]
+        return found
+
+
+def shift_history(history: torch.Tensor, columns: torch.Tensor) -> None:
+    """Append `columns` [n, C] to `history` [K, C] (oldest first), dropping the oldest, in place."""
+    keep = history.shape[0]
+    joined = torch.cat([history, columns])
+    history.copy_(joined[joined.shape[0] - keep :])
