@@ -79,9 +79,8 @@ def weight_planes(weight: Weight) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
     fmt, expected = weight.format, (weight.rows, weight.format.row_bytes(weight.cols))
     raw = weight.planes[0].numpy()
     if raw.shape != expected or raw.dtype != np.uint8:
-        raise ValueError(
-            f"{fmt.name} weight of {weight.rows} x {weight.cols} needs uint8 {expected}, found {raw.shape}"
-        )
+        size = f"{weight.rows} x {weight.cols}"
+        raise ValueError(f"{fmt.name} weight of {size} needs uint8 {expected}, found {raw.dtype} {raw.shape}")
     if fmt.scale_block is None:
         return raw, None
     if len(weight.planes) < 2:

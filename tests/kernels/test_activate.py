@@ -1,0 +1,76 @@
+"""The shared exponential and what is built on it, against float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.rational import add32, fma32, multiply32
+from strata.kernels.activate import naive
+from strata.kernels.activate.naive import activate, exp, sigmoid, silu, softplus
+
+
+def grid(low: float, high: float) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return np.concatenate([np.linspace(low, high, 300001), rng.uniform(-1, 1, 100000)]).astype(np.float32)
+
+
+def relative(got: np.ndarray, want: np.ndarray) -> float:
+    return float(np.abs(got / want - 1).max())
+
+
+def test_exp_error() -> None:
+    x = grid(-87.3, 88.72)
+    error = relative(exp(x), np.exp(x.astype(np.float64)))
+    assert error <= 1e-7
+    assert relative(exp(x + np.float32(1e-6)), np.exp(x.astype(np.float64))) > 1e-7  # control
+
+
+def test_exp_equals_the_written_steps() -> None:
+    for x in np.random.default_rng(1).uniform(-103, 88, 200).astype(np.float32).tolist():
+        n = round(multiply32(x, naive.LOG2_E))
+        r = fma32(-n, naive.LN2_LOW, fma32(-n, naive.LN2_HIGH, x))
+        p = float(naive.EXP[0])
+        for c in naive.EXP[1:]:
+            p = fma32(p, r, c)
+        first = n // 2
+        assert exp(np.float32([x]))[0] == multiply32(multiply32(p, 2.0**first), 2.0 ** (n - first))
+
+
+def test_exp_edges() -> None:
+    x = np.array([np.inf, 3e38, 89.5, 88.7229, -103.98, -104.5, -3e38, -np.inf, 0.0, -0.0], np.float32)
+    assert exp(x).tolist() == [np.inf] * 4 + [0.0] * 4 + [1.0, 1.0]
+    assert np.isnan(exp(np.float32([np.nan]))[0])
+    assert np.isfinite(exp(np.float32([88.72283])))
+    subnormal = np.linspace(-103.9, -87.4, 1000).astype(np.float32)
+    error = np.abs(exp(subnormal) - np.exp(subnormal.astype(np.float64)))
+    assert error.max() <= 2.0**-149 and exp(subnormal).min() > 0
+
+
+def test_softplus() -> None:
+    x = grid(-87.0, 25.0)
+    want = np.log1p(np.exp(x.astype(np.float64)))
+    assert relative(softplus(x), want) <= 3e-7
+    edges = np.array([20.0, 20.00001, 1e30, np.inf, -np.inf, -200.0], np.float32)
+    assert softplus(edges).tolist() == [*edges[:4].tolist(), 0.0, 0.0]
+    assert np.isnan(softplus(np.float32([np.nan]))[0])
+
+
+def test_sigmoid_and_silu() -> None:
+    x = grid(-87.0, 88.0)
+    want = 1 / (1 + np.exp(-x.astype(np.float64)))
+    assert relative(sigmoid(x), want) <= 2e-7
+    nonzero = x[x != 0]
+    assert relative(silu(nonzero), nonzero / (1 + np.exp(-nonzero.astype(np.float64)))) <= 3e-7
+    edges = np.array([-np.inf, -89.5, 0.0, 89.5, np.inf], np.float32)
+    assert sigmoid(edges).tolist() == [0.0, 0.0, 0.5, 1.0, 1.0]
+    assert silu(edges[1:]).tolist() == [0.0, 0.0, 89.5, np.inf] and np.isnan(silu(edges)[0])
+    one = float(np.float32(0.75))
+    assert sigmoid(np.float32([one]))[0] == np.float32(1) / np.float32(add32(1.0, exp(np.float32([-one]))[0]))
+
+
+@pytest.mark.parametrize("kind", ["exp", "sigmoid", "silu", "softplus"])
+def test_activate_keeps_the_shape(kind: str) -> None:
+    x = torch.linspace(-3, 3, 24).reshape(2, 3, 4)
+    y = activate(kind, x)
+    assert y.shape == x.shape and y.dtype == torch.float32
+    assert np.array_equal(y.numpy(), naive.FUNCTIONS[kind](x.numpy()))
