@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from strata.core.errors import CapacityError, RequestError
-from strata.engine.request import QueueFullError, Request
+from strata.engine.request import QueueFullError, Request, check_id
 from strata.sampling.params import SamplingParams
 
 USAGE = "usage"
@@ -141,7 +141,7 @@ KEYS: Mapping[str, _Key] = {
 }
 """The keys of GEN and BGEN."""
 
-_DEFAULTS = Request(id="-", tokens=(0,))
+_DEFAULTS = Request(id="default", tokens=(0,))
 
 
 def slot_id(text: str) -> str:
@@ -197,7 +197,7 @@ def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop
             **other,
         )
     except RequestError as error:
-        raise LineError(request_id, code_of(error), error.message) from error
+        raise LineError("-" if error.param == "id" else request_id, code_of(error), error.message) from error
     except ValueError as error:
         raise LineError(request_id, BAD_REQUEST, str(error)) from error
     return Gen(request)
@@ -214,6 +214,17 @@ _UNBUILT = {
 }
 
 
+def _image_id(verb: str, words: list[str]) -> str:
+    """The request of a GENI or BGENI line; "-" for the others, whose words may be the name of a live request."""
+    try:
+        if verb == "GENI" and words:
+            check_id(words[0])
+            return _gen_id(words[0])
+        return slot_id(words[0]) if verb == "BGENI" and words else "-"
+    except (RequestError, ValueError):
+        return "-"
+
+
 def parse_command(line: str, default_stop: tuple[int, ...] = ()) -> Command:
     """The command on `line`; LineError for anything else, never another exception."""
     words = line.split()
@@ -221,8 +232,7 @@ def parse_command(line: str, default_stop: tuple[int, ...] = ()) -> Command:
     if verb in {"STAT", "QUIT"} and len(words) == 1:
         return Stat() if verb == "STAT" else Quit()
     if verb in _UNBUILT:
-        name = words[1][:128] if len(words) > 1 else "-"
-        raise LineError(f"@{name}" if verb == "BGENI" and name.isdecimal() else name, UNSUPPORTED, _UNBUILT[verb])
+        raise LineError(_image_id(verb, words[1:]), UNSUPPORTED, _UNBUILT[verb])
     if verb not in _FORMS or len(words) < 2:
         known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT or QUIT"
         raise LineError("-", USAGE, f"expected {known}, found {line[:60]!r}")

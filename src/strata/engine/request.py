@@ -17,9 +17,10 @@ class QueueFullError(RequestError):
 
 def check_id(value: str) -> None:
     """Raise RequestError unless `value` can name a request on a protocol line."""
-    if not 0 < len(value) <= MAX_ID_CHARS or not value.isprintable() or any(c.isspace() or c == "=" for c in value):
+    plain = value.isprintable() and not any(c.isspace() or c == "=" for c in value)
+    if not 0 < len(value) <= MAX_ID_CHARS or not plain or value == "-":
         raise RequestError(
-            f"a request id is 1 to {MAX_ID_CHARS} printable characters without space or '=', found {value[:40]!r}",
+            f"a request id is 1 to {MAX_ID_CHARS} characters (no space or '=', not '-'), found {value[:40]!r}",
             param="id",
         )
 

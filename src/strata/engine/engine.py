@@ -1,0 +1,281 @@
+"""The thread that owns the loop: seats sessions, runs steps, hands out events."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from strata.core.errors import EngineError, RequestError
+from strata.core.log import Log
+from strata.engine.commands import FAILED, code_of
+from strata.engine.events import Event, Reason
+from strata.engine.outcome import Outcome
+from strata.engine.request import Request
+from strata.engine.runner import Runner
+from strata.engine.scheduler import Scheduler, Settings
+from strata.engine.session import Session
+from strata.engine.tally import Tally
+
+Sink = Callable[[Session, Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What an engine is started with."""
+
+    scheduler: Settings = field(default=Settings())
+    requested_slots: int | None = None
+    """Slots that were asked for, where the plan serves another number; `slots_reason` says why."""
+    slots_reason: str = "as requested"
+    max_failures: int = 3
+    """Steps that may fail in a row; with the last of them the engine gives up."""
+
+
+class Engine:
+    """Runs requests on `runner`, which only its own thread touches after `start`.
+
+    Submitting, cancelling and asking for the status work from any thread. Every session that `submit` returns gets
+    exactly one Finished, also when a step fails, the engine stops, or its thread dies.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        settings: EngineSettings | None = None,
+        log: Log | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._runner = runner
+        self._settings = settings or EngineSettings()
+        self._log = log
+        self._clock = clock
+        self._tally = Tally()
+        self._scheduler = Scheduler(runner.limits, self._settings.scheduler, self._tally)
+        self._changed = threading.Condition()
+        """Guards the scheduler and the fields below; notified when there may be something to do."""
+        self._stopping = False
+        self._fatal: str | None = None
+        self._on_fatal: list[Callable[[str], None]] = []
+        self._failures = 0
+        self._runner_status: dict[str, object] = dict(runner.status())
+        self._thread = threading.Thread(target=self._main, name="strata-engine", daemon=True)
+        self.limits = runner.limits
+
+    # --- for any thread --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the loop; requests may have been submitted before."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float = 30.0) -> None:
+        """Cancel every session, end the loop and wait for it.
+
+        EngineError when the running step does not return within `timeout_s`; the sessions are ended all the same.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+        self._end_sessions(Reason.CANCEL, "", "")
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            raise EngineError(f"a step of the runner did not return within {timeout_s:g} s")
+
+    def submit(self, request: Request, sink: Sink | None = None) -> Session:
+        """Take `request` in. Events go to `sink` on the engine's thread, or wait in `Session.events()`.
+
+        CapacityError: never fits. QueueFullError: not now. RequestError: its id lives already. EngineError: down.
+        """
+        session = Session(request, self._wake, sink)
+        with self._changed:
+            if self._fatal is not None or self._stopping:
+                raise EngineError(f"the engine is down: {self._fatal or 'it was stopped'}")
+            self._scheduler.enqueue(session, self._clock())
+            self._changed.notify_all()
+        return session
+
+    def find(self, request_id: str) -> Session | None:
+        """The live session with this id."""
+        with self._changed:
+            return self._scheduler.find(request_id)
+
+    def cancel(self, request_id: str) -> bool:
+        """End the session with this id at the next step; False when none lives."""
+        session = self.find(request_id)
+        if session is not None:
+            session.cancel()
+        return session is not None
+
+    @property
+    def fatal(self) -> str | None:
+        """Why the engine gave up; None while it works."""
+        return self._fatal
+
+    def on_fatal(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the reason when the engine gives up (at once when it has)."""
+        with self._changed:
+            if self._fatal is None:
+                self._on_fatal.append(listener)
+                return
+            reason = self._fatal
+        listener(reason)
+
+    def status(self) -> dict[str, object]:
+        """Plain values for STAT and /v1/status."""
+        with self._changed:
+            slots = self._scheduler.slots
+            requested = self._settings.requested_slots
+            return {
+                "slots": {
+                    "requested": self.limits.slots if requested is None else requested,
+                    "serving": self.limits.slots,
+                    "reason": self._settings.slots_reason,
+                },
+                "running": sum(slot.running for slot in slots),
+                "reading": sum(slot.reading for slot in slots),
+                "waiting": len(self._scheduler.waiting),
+                "context": self.limits.context,
+                "step_tokens": self.limits.step_tokens,
+                "chunk_tokens": self._scheduler.chunk_tokens,
+                "queue_limit": self._settings.scheduler.queue_limit,
+                **self._tally.values(),
+                "fatal": self._fatal,
+                "runner": self._runner_status,
+            }
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- the engine's thread ---------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        try:
+            while self._turn():
+                pass
+        except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
+            self._give_up(f"the engine's loop failed: {_words(error)}")
+        if self._fatal is None:
+            with self._changed:
+                outcomes = self._scheduler.end_all(Reason.CANCEL, "", "", self._clock())
+            self._apply(outcomes)
+
+    def _turn(self) -> bool:
+        """One round of the loop; False when it has to end."""
+        with self._changed:
+            while not (self._stopping or self._scheduler.has_work()):
+                self._changed.wait()
+            if self._stopping or self._fatal is not None:
+                return False
+            outcomes = self._scheduler.sweep(self._clock())
+        self._apply(outcomes)
+        with self._changed:
+            seats = self._scheduler.admit()
+        for index, session in seats:
+            if self._fatal is None:
+                self._seat(index, session)
+        if self._fatal is None:
+            self._step()
+        return self._fatal is None
+
+    def _seat(self, index: int, session: Session) -> None:
+        request = session.request
+        try:
+            held = self._runner.seat(index, request.tokens, request.params)
+        except RequestError as error:
+            self._fail([index], code_of(error), error.message, seated=False)
+        except Exception as error:  # noqa: BLE001 - the runner's failure becomes the session's
+            self._failed([index], f"preparing slot {index} failed: {_words(error)}", seated=False)
+        else:
+            with self._changed:
+                outcome = self._scheduler.seated(index, held, self._clock())
+            self._apply([outcome])
+
+    def _step(self) -> None:
+        with self._changed:
+            caps = self._scheduler.draft_caps()
+            chosen = self._scheduler.chosen()
+        if not chosen:
+            return
+        try:
+            drafts = self._runner.draft(caps) if caps else {}
+            with self._changed:
+                windows = self._scheduler.next_windows(drafts)
+            results = self._runner.step(windows)
+            runner_status = dict(self._runner.status())
+            with self._changed:
+                if self._stopping:  # stop() may have stopped waiting and ended the sessions
+                    return
+                outcomes = self._scheduler.settle(windows, results, self._clock())
+                self._failures = 0
+                self._runner_status = runner_status
+        except Exception as error:  # noqa: BLE001 - the runner's failure becomes the sessions'
+            self._tally.failed_steps += 1
+            self._failed(chosen, f"the step failed: {_words(error)}")
+        else:
+            self._apply(outcomes)
+
+    def _failed(self, slots: Iterable[int], text: str, seated: bool = True) -> None:
+        """The runner failed: so do these sessions, and with the last failure allowed in a row the engine."""
+        self._failures += 1
+        if self._log is not None:
+            self._log.warning("runner_failed", failures_in_a_row=self._failures, error=text)
+        if self._failures >= self._settings.max_failures:
+            self._give_up(f"{text} ({self._failures} failures in a row)")
+        else:
+            self._fail(slots, FAILED, text, seated)
+
+    def _fail(self, slots: Iterable[int], code: str, text: str, seated: bool) -> None:
+        with self._changed:
+            alive = [index for index in slots if self._scheduler.slots[index].session is not None]
+            outcomes = self._scheduler.fail(alive, code, text, self._clock())
+        if seated:
+            self._apply(outcomes)
+        else:
+            for outcome in outcomes:
+                self._deliver(outcome)
+
+    def _give_up(self, reason: str) -> None:
+        with self._changed:
+            if self._fatal is not None:
+                return
+            self._fatal = reason
+            listeners = list(self._on_fatal)
+        self._end_sessions(Reason.ERROR, FAILED, reason)
+        for listener in listeners:
+            listener(reason)
+
+    def _end_sessions(self, reason: Reason, code: str, text: str) -> None:
+        with self._changed:
+            outcomes = self._scheduler.end_all(reason, code, text, self._clock())
+        for outcome in outcomes:
+            self._deliver(outcome)
+
+    def _apply(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            # Before the client hears of it, so that its next turn finds the slot free and its state known.
+            problem = None if outcome.release is None else self._release(outcome.release)
+            self._deliver(outcome)
+            if problem is not None:
+                self._give_up(problem)
+
+    def _release(self, index: int) -> str | None:
+        try:
+            self._runner.release(index)
+        except Exception as error:  # noqa: BLE001 - a slot that cannot be released cannot be trusted
+            return f"releasing slot {index} failed: {_words(error)}"
+        return None
+
+    def _deliver(self, outcome: Outcome) -> None:
+        session = outcome.session
+        for event in outcome.events:
+            try:
+                session.deliver(event)
+            except Exception as error:  # noqa: BLE001 - a client's sink must not take the others down
+                if self._log is not None:
+                    self._log.warning("client_failed", request=session.request.id, error=_words(error))
+                session.cancel()
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,294 @@
+"""Who runs next. Pure: no I/O, no thread, no clock (`now` is passed in, in seconds); the engine calls it under a lock.
+
+Each step has one window for every decoding slot and whole prompt chunks for the slots that read, up to
+`Limits.step_tokens` rows. Slots are served longest-waiting first, so when not all fit they take turns and nobody waits
+for more than one round.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from strata.core.errors import EngineError, RequestError, UsageError
+from strata.core.limits import Limits
+from strata.core.window import Window
+from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
+from strata.engine.outcome import Outcome, check, finished, last
+from strata.engine.request import QueueFullError
+from strata.engine.runner import Stepped
+from strata.engine.session import Session, Timeline
+from strata.engine.slot import Slot, choose_slot
+from strata.engine.tally import Tally
+
+_CHUNK_TOKENS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the scheduler divides a step."""
+
+    chunk_tokens: int | None = None
+    """Prompt chunks end at multiples of this; None = 512, or a whole step where that is less."""
+    queue_limit: int = 256
+    """Sessions that may wait for a slot."""
+    draft_limit: int = 16
+    """Drafts per window at most, where a request names no number of its own."""
+
+
+class Scheduler:
+    """Sessions waiting and seated.
+
+    Order of calls per step: sweep, admit (then seated or fail for each), draft_caps, next_windows, settle.
+    """
+
+    def __init__(self, limits: Limits, settings: Settings, tally: Tally) -> None:
+        chunk = min(_CHUNK_TOKENS, limits.step_tokens) if settings.chunk_tokens is None else settings.chunk_tokens
+        if not 0 < chunk <= limits.step_tokens:
+            raise UsageError(f"a prompt chunk is from 1 to {limits.step_tokens} tokens (one step), found {chunk}")
+        if limits.slots < 1 or limits.context < 1 or settings.queue_limit < 0 or settings.draft_limit < 0:
+            raise UsageError(f"slots and context must be 1 or more, other sizes 0 or more: {limits}, {settings}")
+        self.limits = limits
+        self.settings = settings
+        self.chunk_tokens = chunk
+        self.tally = tally
+        self.slots = [Slot(index) for index in range(limits.slots)]
+        self.waiting: dict[str, tuple[Session, Timeline]] = {}
+        self._arrivals = 0
+        self._freed = 0
+        self._step = 0
+        self._chosen: dict[int, int] = {}
+        """Slot -> first position after its window, drafts not counted, of the step being built."""
+        self._caps: dict[int, int] = {}
+
+    # --- sessions in and out ---------------------------------------------------------------------------------
+
+    def find(self, request_id: str) -> Session | None:
+        """The live session with this id."""
+        if request_id in self.waiting:
+            return self.waiting[request_id][0]
+        seated = (slot.session for slot in self.slots if slot.session is not None)
+        return next((session for session in seated if session.request.id == request_id), None)
+
+    def has_work(self) -> bool:
+        """Whether any session lives."""
+        return bool(self.waiting) or any(slot.session is not None for slot in self.slots)
+
+    def enqueue(self, session: Session, now: float) -> None:
+        """Take `session` in; CapacityError, QueueFullError or RequestError (its id lives already) refuse it."""
+        request = session.request
+        try:
+            budget = request.budget(self.limits)
+            if self.find(request.id) is not None:
+                raise RequestError(f"a request {request.id} is already under way", param="id")
+            free = sum(slot.session is None for slot in self.slots)
+            if len(self.waiting) >= self.settings.queue_limit + free:
+                raise QueueFullError(
+                    f"{len(self.waiting)} requests wait already (at most {self.settings.queue_limit} may)",
+                    hint="send it again later",
+                )
+        except RequestError:
+            self.tally.refused += 1
+            raise
+        self.tally.submitted += 1
+        self._arrivals += 1
+        self.waiting[request.id] = (session, Timeline(budget, self._arrivals, now))
+
+    def sweep(self, now: float) -> list[Outcome]:
+        """End the sessions that were cancelled, are past their deadline, or give way."""
+        outcomes = []
+        for session, line in list(self.waiting.values()):
+            if events := self._called_off(session, line, None, now):
+                del self.waiting[session.request.id]
+                outcomes.append(Outcome(session, events))
+        for slot in self.slots:
+            if slot.session is None:
+                continue
+            session, line = slot.occupied()
+            if events := self._called_off(session, line, slot, now):
+                outcomes.append(self._leave(slot, events))
+        return outcomes
+
+    def admit(self) -> list[tuple[int, Session]]:
+        """Seat waiting sessions in free slots, by priority, then arrival; each is then due a `seated` or a `fail`."""
+        free = [slot for slot in self.slots if slot.session is None]
+        if not free or not self.waiting:
+            return []
+        seats = []
+        line_up = sorted(self.waiting.values(), key=lambda pair: (-pair[0].request.priority, pair[1].arrival))
+        for session, line in line_up:
+            wanted = session.request.slot
+            open_to = free if wanted is None else [slot for slot in free if slot.index == wanted]
+            if not open_to:
+                continue
+            slot = choose_slot(open_to, session.request.tokens)
+            free.remove(slot)
+            slot.sit(session, line)
+            del self.waiting[session.request.id]
+            seats.append((slot.index, session))
+        return seats
+
+    def seated(self, index: int, held: int, now: float) -> Outcome:
+        """The runner prepared slot `index` and holds the first `held` tokens of its prompt."""
+        slot = self.slots[index]
+        session, line = slot.occupied()
+        total = len(session.request.tokens)
+        if not 0 <= held < total:
+            raise EngineError(f"slot {index} came back with {held} tokens held of a prompt of {total}")
+        slot.length = line.reused = held
+        line.seated_s = now
+        self.tally.reused_tokens += held
+        return Outcome(session, (Reused(held),) if held else ())
+
+    def fail(self, indexes: Iterable[int], code: str, error: str, now: float) -> list[Outcome]:
+        """End the sessions in these slots with an error; what their states hold is not relied on."""
+        outcomes = []
+        for index in indexes:
+            slot = self.slots[index]
+            session, line = slot.occupied()
+            done = finished(session, line, Reason.ERROR, now, code=code, error=error)
+            outcomes.append(self._leave(slot, (done,), keeps_state=False))
+        return outcomes
+
+    def end_all(self, reason: Reason, code: str, error: str, now: float) -> list[Outcome]:
+        """End every session, waiting ones too."""
+        outcomes = []
+        for session, line in self.waiting.values():
+            done = finished(session, line, reason, now, code=code, error=error)
+            self.tally.add_finished(done)
+            outcomes.append(Outcome(session, (done,)))
+        self.waiting.clear()
+        for slot in self.slots:
+            if slot.session is not None:
+                session, line = slot.occupied()
+                done = finished(session, line, reason, now, code=code, error=error)
+                outcomes.append(self._leave(slot, (done,), keeps_state=reason is not Reason.ERROR))
+        return outcomes
+
+    def _called_off(self, session: Session, line: Timeline, slot: Slot | None, now: float) -> tuple[Event, ...]:
+        request = session.request
+        late = request.deadline_s is not None and now - line.arrived_s >= request.deadline_s
+        yields = session.yielding and (slot is None or slot.reading)
+        if not (session.cancelled or late or yields):
+            return ()
+        done = finished(session, line, Reason.CANCEL, now)
+        if slot is None:
+            self.tally.add_finished(done)
+        gave_way = yields and not session.cancelled and not late
+        return (Yielded(slot.length if slot else 0), done) if gave_way else (done,)
+
+    def _leave(self, slot: Slot, events: tuple[Event, ...], keeps_state: bool = True) -> Outcome:
+        session, _ = slot.occupied()
+        self.tally.add_finished(last(events))
+        self._freed += 1
+        slot.leave(self._freed, keeps_state)
+        return Outcome(session, events, slot.index)
+
+    # --- one step --------------------------------------------------------------------------------------------
+
+    def draft_caps(self) -> dict[int, int]:
+        """Choose who takes part in the next step; returns how many drafts fit for each decoding slot (0 left out)."""
+        rows = self.limits.step_tokens
+        busy = [slot for slot in self.slots if slot.session is not None]
+        wanted = {slot.index: self._draft_wish(slot) for slot in busy if slot.running}
+        reserve, chunks = sum(wanted.values()), 0
+        self._chosen = {}
+        # Longest-waiting first; decoding before reading among equals, so that streams go on beside a long prompt.
+        for slot in sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.index)):
+            end = slot.chunk_end(self.chunk_tokens) if slot.reading else slot.length + 1
+            needed = end - slot.length
+            # The first chunk may take the rows of drafts, for it must go on; further chunks only what is to spare.
+            if needed > rows - (reserve if slot.reading and chunks else 0):
+                continue
+            chunks += slot.reading
+            rows -= needed
+            self._chosen[slot.index] = end
+        decoding = [index for index in self._chosen if index in wanted]
+        self._caps = {}
+        for position, index in enumerate(decoding):
+            cap = min(wanted[index], rows // (len(decoding) - position))
+            rows -= cap
+            if cap:
+                self._caps[index] = cap
+        return dict(self._caps)
+
+    def chosen(self) -> tuple[int, ...]:
+        """Slots of the step being built."""
+        return tuple(self._chosen)
+
+    def next_windows(self, drafts: Mapping[int, Sequence[int]]) -> list[Window]:
+        """The windows of the step that draft_caps chose; EngineError when a draft exceeds its cap."""
+        for index, tokens in drafts.items():
+            if len(tokens) > self._caps.get(index, 0):
+                raise EngineError(f"{len(tokens)} drafts for slot {index}, at most {self._caps.get(index, 0)} fit")
+        self._step += 1
+        windows = []
+        for index, end in self._chosen.items():
+            slot = self.slots[index]
+            session, line = slot.occupied()
+            prompt = session.request.tokens
+            slot.last_step = self._step
+            if slot.reading:
+                score = int(end == len(prompt) and line.budget > 0)
+                windows.append(Window(index, slot.length, prompt[slot.length : end], score))
+            else:
+                tokens = (line.answer[-1], *drafts.get(index, ()))
+                windows.append(Window(index, slot.length, tokens, len(tokens)))
+        return windows
+
+    def settle(self, windows: Sequence[Window], results: Sequence[Stepped], now: float) -> list[Outcome]:
+        """Take in what the step led to; EngineError, and nothing changed, when it contradicts the windows."""
+        if len(windows) != len(results):
+            raise EngineError(f"{len(results)} results for {len(windows)} windows")
+        for window, result in zip(windows, results, strict=True):
+            check(window, result)
+        self.tally.add_step(windows, sum(self.slots[window.slot].running for window in windows))
+        pairs = zip(windows, results, strict=True)
+        return [self._settle(self.slots[window.slot], window, result, now) for window, result in pairs]
+
+    def _draft_wish(self, slot: Slot) -> int:
+        session, line = slot.occupied()
+        limit = self.settings.draft_limit if session.request.draft is None else session.request.draft
+        return max(0, min(limit, line.budget - len(line.answer) - 1))
+
+    def _settle(self, slot: Slot, window: Window, result: Stepped, now: float) -> Outcome:
+        session, line = slot.occupied()
+        total = len(session.request.tokens)
+        events: list[Event] = []
+        offered = 0
+        if slot.reading:
+            self.tally.prompt_tokens += len(window.tokens)
+            events.append(Progress(result.length, total))
+            if result.length == total:
+                line.first_s = now
+        else:
+            offered = window.score - 1
+        slot.length = result.length
+        before = len(line.answer)
+        done = self._extend(session, line, result, events, now)
+        added = len(line.answer) - before
+        accepted = min(added, len(result.drawn) - 1) if offered else 0
+        line.drafted += offered
+        line.accepted += accepted
+        self.tally.drafted_tokens += offered
+        self.tally.accepted_tokens += accepted
+        self.tally.generated_tokens += added
+        if done is None:
+            return Outcome(session, tuple(events))
+        reason, stop_id = done
+        return self._leave(slot, (*events, finished(session, line, reason, now, stop_id=stop_id)))
+
+    def _extend(
+        self, session: Session, line: Timeline, result: Stepped, events: list[Event], now: float
+    ) -> tuple[Reason, int | None] | None:
+        """Add the drawn tokens to the answer up to its end; returns how it ended, if it did."""
+        request = session.request
+        for drawn in result.drawn:
+            stops = drawn.token in request.stop_ids
+            if not stops or request.echo_stop:
+                line.answer.append(drawn.token)
+                if len(line.answer) > request.stream_from:
+                    events.append(Token(drawn.token, drawn.logprob, drawn.top))
+            if stops:
+                return Reason.STOP, drawn.token
+            if len(line.answer) == line.budget:
+                return Reason.LENGTH, None
+        return (Reason.LENGTH, None) if line.budget == 0 and line.first_s is not None else None
