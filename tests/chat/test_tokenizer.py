@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -111,10 +112,10 @@ def test_bad_metadata_is_named(key: str, value: object, error: type[Exception], 
 
 def test_folder_reads_all_declared_end_ids(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(tokenizer_json("qwen2"), encoding="utf-8")
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [7, 0]}')
     (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<think>"}}')
-    tokenizer = from_folder(tmp_path)
-    assert {0, 2, 7, tokenizer.ids["<think>"]} == set(tokenizer.stop_ids)
+    values: dict[str, Any] = {"eos_token_id": 9, "generation.eos_token_id": (7, 0)}
+    tokenizer = from_folder(tmp_path, Metadata(tmp_path, values))
+    assert {0, 2, 7, 9, tokenizer.ids["<think>"]} == set(tokenizer.stop_ids)
     library = Library.from_str(tokenizer_json("qwen2"))
     assert all(tokenizer.encode(t) == library.encode(t).ids for t in HARD)
     assert all(tokenizer.piece(i) == tiny().piece(i) for i in range(tokenizer.size))
@@ -131,12 +132,12 @@ def test_folder_reads_all_declared_end_ids(tmp_path: Path) -> None:
 def test_bad_tokenizer_json_is_named(tmp_path: Path, content: str, error: type[Exception]) -> None:
     (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(error, match=r"tokenizer\.json"):
-        from_folder(tmp_path)
+        from_folder(tmp_path, Metadata(tmp_path, {}))
 
 
 def test_missing_tokenizer_json_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: cannot be read"):
-        from_folder(tmp_path)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: expected a file"):
+        from_folder(tmp_path, Metadata(tmp_path, {}))
 
 
 def test_lone_surrogates_are_refused() -> None:

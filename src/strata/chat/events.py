@@ -41,6 +41,8 @@ class Done:
     """STOP also for a stop string."""
     counts: Finished
     """The engine's own figures."""
+    tokens: int
+    """Tokens of the answer, up to and with the one that completed a stop string."""
     stop: str | None = None
     """The stop string that ended it."""
 

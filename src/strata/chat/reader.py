@@ -31,6 +31,7 @@ class AnswerReader:
         self._stops = StopFinder(reading.stops)
         self._splitter = ReasoningSplitter(reading.opened) if reading.split_reasoning else None
         self._pending: list[tuple[int, TokenLogprob]] = []
+        self._tokens = 0
         self._made = 0
         self._passed = 0
 
@@ -43,6 +44,7 @@ class AnswerReader:
         """Events that became certain with `token`."""
         if self.stopped:
             return []
+        self._tokens += 1
         if token.logprob is not None:
             self._pending.append((self._made, self._likelihood(token, token.logprob)))
         text = self._detokenizer.push(token.token)
@@ -69,7 +71,7 @@ class AnswerReader:
         if left:
             events.append(TextDelta("", left))
         reason = Reason.STOP if self.stopped else finished.reason
-        return [*events, Done(reason, finished, self._stops.found)]
+        return [*events, Done(reason, finished, self._tokens, self._stops.found)]
 
     def _likelihood(self, token: Token, logprob: float) -> TokenLogprob:
         piece = self._tokenizer.piece

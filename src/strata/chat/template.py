@@ -1,6 +1,5 @@
 """A model's chat template: messages to prompt text, bounded in time and size."""
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
 from strata.chat.sandbox import Refused, RenderLimits, TemplateEnvironment
 from strata.checkpoint.checkpoint import Checkpoint
+from strata.checkpoint.jsonfile import read_object
 from strata.core.errors import CheckpointError, RequestError
 
 CHATML = (
@@ -104,11 +104,7 @@ def template_source(checkpoint: Checkpoint) -> tuple[str, str] | None:
 def _from_config(file: Path) -> str | None:
     if not file.is_file():
         return None
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{file}: not JSON: {error}") from error
-    found = config.get("chat_template") if isinstance(config, dict) else None
+    found = read_object(file).get("chat_template")
     if isinstance(found, list):
         named = {item.get("name"): item.get("template") for item in found if isinstance(item, dict)}
         found = named.get("default")

@@ -7,12 +7,12 @@ llama.cpp: the template is one text and marks no borders between what it wrote a
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from strata.checkpoint.checkpoint import Checkpoint
+from strata.checkpoint.jsonfile import read_object
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import CheckpointError, RequestError, UnsupportedError
 
@@ -27,6 +27,7 @@ LLAMA3_SPLIT = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|
 
 _CONTROL, _USER_DEFINED = 3, 4
 _LARGEST_VOCABULARY = 1 << 22
+_LARGEST_JSON = 1 << 28
 
 END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>", "<|end|>", "</s>")
 """Control tokens that end an answer by their name, whatever the metadata lists (llama.cpp's rule)."""
@@ -132,7 +133,7 @@ def load_tokenizer(checkpoint: Checkpoint) -> Tokenizer:
     """The model's tokenizer; CheckpointError or UnsupportedError when there is none that can be read."""
     if checkpoint.kind == "gguf":
         return from_metadata(checkpoint.metadata)
-    return from_folder(checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent)
+    return from_folder(checkpoint.path if checkpoint.path.is_dir() else checkpoint.path.parent, checkpoint.metadata)
 
 
 def from_metadata(metadata: Metadata) -> Tokenizer:
@@ -203,23 +204,10 @@ def _metadata_bos(metadata: Metadata) -> int | None:
     return metadata.integer("tokenizer.ggml.bos_token_id", 0, _LARGEST_VOCABULARY)
 
 
-def read_json(file: Path) -> dict[str, Any]:
-    """The object in `file`; CheckpointError when it is missing or not one."""
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{file}: cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise CheckpointError(f"{file}: not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{file}: expected an object, found {type(found).__name__}")
-    return found
-
-
-def from_folder(folder: Path) -> Tokenizer:
-    """From a safetensors folder's tokenizer.json, tokenizer_config.json and generation_config.json."""
+def from_folder(folder: Path, metadata: Metadata) -> Tokenizer:
+    """From a safetensors folder's tokenizer.json and tokenizer_config.json; `metadata` (its configs) has end ids."""
     file = folder / "tokenizer.json"
-    definition = read_json(file)
+    definition = read_object(file, _LARGEST_JSON)
     model = definition.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     if not isinstance(model, dict) or model.get("type", "BPE") != "BPE" or not isinstance(vocabulary, dict):
@@ -239,20 +227,19 @@ def from_folder(folder: Path) -> Tokenizer:
     control = frozenset(i for i, token in added.items() if token.special)
     texts = {i: token.content for i, token in added.items()}
     begin = backend.encode("", add_special_tokens=True).ids
-    return Tokenizer(backend, pieces, texts, control, _folder_stops(folder, texts), begin[0] if begin else None)
+    return Tokenizer(
+        backend, pieces, texts, control, _folder_stops(folder, metadata, texts), begin[0] if begin else None
+    )
 
 
-def _folder_stops(folder: Path, added: Mapping[int, str]) -> frozenset[int]:
+def _folder_stops(folder: Path, metadata: Metadata, added: Mapping[int, str]) -> frozenset[int]:
     """The union of all end ids that the folder's files declare."""
     stops: set[int] = set()
-    for name in ("generation_config.json", "config.json"):
-        file = folder / name
-        found = read_json(file).get("eos_token_id") if file.is_file() else None
-        values = found if isinstance(found, list) else [found]
-        for value in values:
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-                raise CheckpointError(f"{file}: key eos_token_id: expected token ids, found {found!r}")
-        stops |= {value for value in values if value is not None}
+    for key in ("eos_token_id", "generation.eos_token_id"):
+        if isinstance(metadata.values.get(key), int):
+            stops.add(metadata.integer(key, 0, _LARGEST_VOCABULARY))
+        elif key in metadata:
+            stops |= set(metadata.integers(key))
     end = special_texts(folder).get("eos_token")
     return frozenset(stops | {i for i, text in added.items() if text == end})
 
@@ -260,7 +247,7 @@ def _folder_stops(folder: Path, added: Mapping[int, str]) -> frozenset[int]:
 def special_texts(folder: Path) -> dict[str, str | None]:
     """bos_token, eos_token, unk_token and pad_token as texts, from tokenizer_config.json."""
     file = folder / "tokenizer_config.json"
-    config = read_json(file) if file.is_file() else {}
+    config = read_object(file) if file.is_file() else {}
     texts: dict[str, str | None] = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token"):
         value = config.get(name)

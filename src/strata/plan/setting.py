@@ -1,0 +1,105 @@
+"""One setting: its help, its kind and its bounds, kept beside the dataclass field it describes.
+
+Flags, environment, configuration files and documentation are generated from these, so they cannot disagree.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from strata.core.errors import UsageError
+
+Value = int | float | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How one setting is written and what it may be."""
+
+    help: str
+    kind: Literal["integer", "number", "text", "switch"] = "text"
+    absent: str = ""
+    """The word that stands for None ("auto", "model"); empty: None cannot be written."""
+    choices: tuple[str, ...] = ()
+    unbuilt: tuple[str, ...] = ()
+    """Choices that are understood, but not built."""
+    low: float = -math.inf
+    high: float = math.inf
+    aliases: tuple[str, ...] = ()
+    """Other names, without dashes."""
+
+    @property
+    def metavar(self) -> str:
+        """What `--help` shows in the value's place."""
+        if self.choices:
+            return "|".join(self.choices)
+        word = {"integer": "N", "number": "X", "text": "TEXT", "switch": ""}[self.kind]
+        return f"{word}|{self.absent}" if self.absent else word
+
+    def read(self, value: object, source: str) -> Value:
+        """The value of `value` as a flag, an environment variable (text) or a TOML file (typed) gives it."""
+        if value is None or (self.absent and value == self.absent):
+            return None
+        if isinstance(value, str):
+            return self._check(self._from_text(value, source), source)
+        wanted: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "switch": (bool,), "text": ()}
+        if not isinstance(value, wanted[self.kind]) or (isinstance(value, bool) and self.kind != "switch"):
+            raise self._wrong(source, value)
+        assert isinstance(value, int | float)
+        return self._check(float(value) if self.kind == "number" else value, source)
+
+    def check(self, value: Value, source: str) -> None:
+        """Raise UsageError unless `value` (already of the field's type) is within bounds and choices."""
+        if value is not None:
+            self._check(value, source)
+
+    def _from_text(self, text: str, source: str) -> Value:
+        try:
+            match self.kind:
+                case "integer":
+                    return int(text)
+                case "number":
+                    return float(text)
+                case "switch":
+                    return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+                case "text":
+                    return text
+        except (ValueError, KeyError) as error:
+            raise self._wrong(source, text) from error
+
+    def _check(self, value: Value, source: str) -> Value:
+        if value in self.unbuilt:
+            raise UsageError(f"{source}: {value!r} is not built yet", hint=f"built: {', '.join(self.choices)}")
+        if self.choices and value not in self.choices:
+            raise self._wrong(source, value)
+        if isinstance(value, int | float) and not self.low <= value <= self.high:
+            raise self._wrong(source, value)
+        return value
+
+    def _wrong(self, source: str, found: object) -> UsageError:
+        kinds = {"integer": "a whole number", "number": "a number", "text": "text", "switch": "true or false"}
+        expected = f"one of {', '.join(self.choices)}" if self.choices else kinds[self.kind]
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            expected += f" from {self.low:g} to {self.high:g}"
+        elif math.isfinite(self.low):
+            expected += f" of {self.low:g} or more"
+        if self.absent:
+            expected += f", or {self.absent}"
+        return UsageError(f"{source}: expected {expected}, found {found!r:.60}")
+
+
+def setting(default: Value, text: str, **more: Any) -> Any:
+    """A dataclass field with its Setting; `text` is the help."""
+    return dataclasses.field(default=default, metadata={"setting": Setting(text, **more)})
+
+
+def settings_of(cls: type) -> Mapping[str, Setting]:
+    """The settings of a dataclass by field name."""
+    return {field.name: field.metadata["setting"] for field in dataclasses.fields(cls)}
+
+
+def flag_of(name: str) -> str:
+    """`ctx_size` as it stands on a command line."""
+    return "--" + name.replace("_", "-")

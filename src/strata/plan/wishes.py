@@ -1,0 +1,90 @@
+"""What the user asked for, before a plan turns every "auto" into a value with a reason. Pure."""
+
+from dataclasses import dataclass
+
+from strata.plan.setting import flag_of, setting, settings_of
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """Settings of the engine and the defaults of its requests. None stands for the word in the setting's help."""
+
+    ctx_size: int | None = setting(
+        None,
+        "Tokens one conversation can hold; auto = what the model was made for, as far as it fits.",
+        kind="integer",
+        absent="auto",
+        low=16,
+        high=1 << 24,
+    )
+    parallel: int | None = setting(
+        None,
+        "Conversations served at once; auto = what the plan recommends.",
+        kind="integer",
+        absent="auto",
+        low=1,
+        high=64,
+        aliases=("slots",),
+    )
+    threads: int | None = setting(
+        None, "CPU threads; auto = one per physical core.", kind="integer", absent="auto", low=1, high=1024
+    )
+    isa: str = setting(
+        "auto",
+        "CPU instructions; every choice gives the same bits.",
+        choices=("auto", "portable", "avx2", "avx512", "naive"),
+    )
+    prompt_chunk: int | None = setting(
+        None, "Prompt tokens read per step.", kind="integer", absent="auto", low=1, high=65536
+    )
+    kv_type: str = setting(
+        "f32", "How attention keys and values are kept.", choices=("f32",), unbuilt=("bf16", "f16", "int8", "k8v4")
+    )
+    ram_gib: float | None = setting(
+        None,
+        "RAM for the model's weights in GiB; mapped = the operating system's page cache decides.",
+        kind="number",
+        absent="mapped",
+        low=0.0,
+    )
+    device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu"), unbuilt=("cuda",))
+    temp: float | None = setting(
+        None,
+        "Sampling temperature, 0 = greedy; model = what the model's files recommend, else 0.",
+        kind="number",
+        absent="model",
+        low=0.0,
+        high=100.0,
+    )
+    top_k: int | None = setting(
+        None, "Draw among the K likeliest tokens, 0 = all.", kind="integer", absent="model", low=0, high=(1 << 31) - 1
+    )
+    top_p: float | None = setting(
+        None, "Draw among the likeliest tokens that sum to P.", kind="number", absent="model", low=0.0, high=1.0
+    )
+    min_p: float | None = setting(
+        None, "Drop tokens below P times the likeliest.", kind="number", absent="model", low=0.0, high=1.0
+    )
+    repeat_penalty: float | None = setting(
+        None, "Weakens tokens seen before, 1 = off.", kind="number", absent="model", low=0.01, high=100.0
+    )
+    presence_penalty: float = setting(
+        0.0, "Subtracted once from tokens of the answer.", kind="number", low=-100.0, high=100.0
+    )
+    frequency_penalty: float = setting(0.0, "Subtracted per use in the answer.", kind="number", low=-100.0, high=100.0)
+    seed: int | None = setting(
+        None,
+        "Seed of the draws; random = new per answer.",
+        kind="integer",
+        absent="random",
+        low=0,
+        high=2**64 - 1,
+    )
+    max_tokens: int | None = setting(
+        None, "Answer tokens at most; context = up to the end of it.", kind="integer", absent="context", low=1
+    )
+    log_level: str = setting("info", "Least severity of log lines.", choices=("debug", "info", "warning", "error"))
+
+    def __post_init__(self) -> None:
+        for name, rule in settings_of(type(self)).items():
+            rule.check(getattr(self, name), flag_of(name))
