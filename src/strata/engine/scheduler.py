@@ -22,12 +22,17 @@ from strata.engine.tally import Tally
 _CHUNK_TOKENS = 512
 
 
+def _default_chunk(limits: Limits) -> int:
+    room = max(1, min(_CHUNK_TOKENS, limits.step_tokens - limits.slots))
+    return 1 << (room.bit_length() - 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How the scheduler divides a step."""
 
     chunk_tokens: int | None = None
-    """Prompt chunks end at multiples of this; None = 512, or a whole step where that is less."""
+    """Prompt chunks end at multiples of this; None = the largest power of two up to 512 that leaves each slot a row."""
     queue_limit: int = 256
     """Sessions that may wait for a slot."""
     draft_limit: int = 16
@@ -41,7 +46,7 @@ class Scheduler:
     """
 
     def __init__(self, limits: Limits, settings: Settings, tally: Tally) -> None:
-        chunk = min(_CHUNK_TOKENS, limits.step_tokens) if settings.chunk_tokens is None else settings.chunk_tokens
+        chunk = _default_chunk(limits) if settings.chunk_tokens is None else settings.chunk_tokens
         if not 0 < chunk <= limits.step_tokens:
             raise UsageError(f"a prompt chunk is from 1 to {limits.step_tokens} tokens (one step), found {chunk}")
         if limits.slots < 1 or limits.context < 1 or settings.queue_limit < 0 or settings.draft_limit < 0:
@@ -55,6 +60,7 @@ class Scheduler:
         self._arrivals = 0
         self._freed = 0
         self._step = 0
+        self._turn = 0
         self._chosen: dict[int, int] = {}
         """Slot -> first position after its window, drafts not counted, of the step being built."""
         self._caps: dict[int, int] = {}
@@ -192,7 +198,7 @@ class Scheduler:
         reserve, chunks = sum(wanted.values()), 0
         self._chosen = {}
         # Longest-waiting first; decoding before reading among equals, so that streams go on beside a long prompt.
-        for slot in sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.index)):
+        for slot in sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.turn, slot.index)):
             end = slot.chunk_end(self.chunk_tokens) if slot.reading else slot.length + 1
             needed = end - slot.length
             # The first chunk may take the rows of drafts, for it must go on; further chunks only what is to spare.
@@ -225,7 +231,8 @@ class Scheduler:
             slot = self.slots[index]
             session, line = slot.occupied()
             prompt = session.request.tokens
-            slot.last_step = self._step
+            self._turn += 1
+            slot.last_step, slot.turn = self._step, self._turn
             if slot.reading:
                 score = int(end == len(prompt) and line.budget > 0)
                 windows.append(Window(index, slot.length, prompt[slot.length : end], score))

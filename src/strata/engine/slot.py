@@ -17,6 +17,8 @@ class Slot:
     """Tokens in the runner's state, as it last reported."""
     last_step: int = 0
     """Number of the last step it took part in; the longest waiting is served first."""
+    turn: int = 0
+    """Counts up with every window, over all slots: among those of one step the first served is the first again."""
     held: tuple[int, ...] = ()
     """The conversation that the state held when its last session ended."""
     freed: int = 0
