@@ -1,4 +1,4 @@
-"""A named set of tensors with typed metadata; implemented by `gguf.open_gguf` and `safetensors.open_folder`."""
+"""A named set of tensors with typed metadata; `locate.open_checkpoint` gives one for a path."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,10 @@ class Checkpoint(Protocol):
 
     @property
     def tensors(self) -> Mapping[str, TensorRef]:
-        """Every tensor by its name in the file."""
+        """Every tensor by the name that loaders use (each TensorRef has its name in the file).
+
+        They differ only in safetensors folders, where `language_model.` is stripped and `model.visual.*` left out.
+        """
         ...
 
     def bytes_of(self, ref: TensorRef) -> npt.NDArray[np.uint8]:

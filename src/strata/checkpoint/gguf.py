@@ -66,6 +66,11 @@ class GgufCheckpoint:
         """Every file of the model, in the order of the split."""
         return tuple(self._files)
 
+    @property
+    def file_bytes(self) -> dict[Path, int]:
+        """The size of each file when it was opened."""
+        return {path: file.size for path, file in self._files.items()}
+
     def bytes_of(self, ref: TensorRef) -> npt.NDArray[np.uint8]:
         """The tensor's bytes as a flat read-only view of the mapped file (no copy)."""
         return self._files[ref.file].view(ref.offset, ref.nbytes, f"tensor {shown(ref.name)}")

@@ -126,7 +126,7 @@ def _write_data(file: IO[bytes], source: TensorSource) -> int:
 
 def _pieces(data: Data) -> Iterator[Buffer]:
     made = data() if callable(data) else data
-    if isinstance(made, Buffer):
+    if isinstance(made, bytes | bytearray | memoryview | np.ndarray):
         yield made
     else:
         yield from made
