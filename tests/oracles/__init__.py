@@ -1,0 +1,1 @@
+"""Tiny models with known answers, and a GGUF file of the same weights."""
