@@ -21,7 +21,9 @@ class Setting:
     help: str
     kind: Literal["integer", "number", "text", "switch"] = "text"
     absent: str = ""
-    """The word that stands for None ("auto", "model"); empty: None cannot be written."""
+    """The word that stands for None ("model"); empty: None cannot be written."""
+    word: str = ""
+    """A word that is a value of its own beside numbers ("auto")."""
     choices: tuple[str, ...] = ()
     unbuilt: tuple[str, ...] = ()
     """Choices that are understood, but not built."""
@@ -36,12 +38,14 @@ class Setting:
         if self.choices:
             return "|".join(self.choices)
         word = {"integer": "N", "number": "X", "text": "TEXT", "switch": ""}[self.kind]
-        return f"{word}|{self.absent}" if self.absent else word
+        return "|".join(part for part in (word, self.word, self.absent) if part)
 
     def read(self, value: object, source: str) -> Value:
         """The value of `value` as a flag, an environment variable (text) or a TOML file (typed) gives it."""
         if value is None or (self.absent and value == self.absent):
             return None
+        if self.word and value == self.word:
+            return self.word
         if isinstance(value, str):
             return self._check(self._from_text(value, source), source)
         wanted: dict[str, tuple[type, ...]] = {"integer": (int,), "number": (int, float), "switch": (bool,), "text": ()}
@@ -52,7 +56,7 @@ class Setting:
 
     def check(self, value: Value, source: str) -> None:
         """Raise UsageError unless `value` (already of the field's type) is within bounds and choices."""
-        if value is not None:
+        if value is not None and not (self.word and value == self.word):
             self._check(value, source)
 
     def _from_text(self, text: str, source: str) -> Value:
@@ -85,8 +89,8 @@ class Setting:
             expected += f" from {self.low:g} to {self.high:g}"
         elif math.isfinite(self.low):
             expected += f" of {self.low:g} or more"
-        if self.absent:
-            expected += f", or {self.absent}"
+        if self.absent or self.word:
+            expected += f", or {self.absent or self.word}"
         return UsageError(f"{source}: expected {expected}, found {found!r:.60}")
 
 

@@ -1,6 +1,7 @@
 """What the user asked for, before a plan turns every "auto" into a value with a reason. Pure."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from strata.plan.setting import flag_of, setting, settings_of
 
@@ -17,25 +18,25 @@ class Wishes:
         low=16,
         high=1 << 24,
     )
-    parallel: int | None = setting(
-        None,
+    parallel: int | Literal["auto"] = setting(
+        "auto",
         "Conversations served at once; auto = what the plan recommends.",
         kind="integer",
-        absent="auto",
+        word="auto",
         low=1,
         high=64,
         aliases=("slots",),
     )
-    threads: int | None = setting(
-        None, "CPU threads; auto = one per physical core.", kind="integer", absent="auto", low=1, high=1024
+    threads: int | Literal["auto"] = setting(
+        "auto", "CPU threads; auto = one per physical core.", kind="integer", word="auto", low=1, high=1024
     )
-    isa: str = setting(
+    isa: Literal["auto", "portable", "avx2", "avx512", "naive"] = setting(
         "auto",
         "CPU instructions; every choice gives the same bits.",
         choices=("auto", "portable", "avx2", "avx512", "naive"),
     )
-    prompt_chunk: int | None = setting(
-        None, "Prompt tokens read per step.", kind="integer", absent="auto", low=1, high=65536
+    prompt_chunk: int | Literal["auto"] = setting(
+        "auto", "Prompt tokens read per step.", kind="integer", word="auto", low=1, high=65536
     )
     kv_type: str = setting(
         "f32", "How attention keys and values are kept.", choices=("f32",), unbuilt=("bf16", "f16", "int8", "k8v4")

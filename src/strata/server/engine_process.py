@@ -1,0 +1,332 @@
+"""The engine as a child process behind the line protocol: start, demultiplex, restart, end; never a zombie."""
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from strata.core.errors import CapacityError, EngineError, RequestError
+from strata.core.log import Log
+from strata.engine.events import Event, Finished
+from strata.engine.protocol import (
+    BAD_REQUEST,
+    BUSY,
+    TOO_LONG,
+    UNSUPPORTED,
+    Error,
+    Fatal,
+    Info,
+    Message,
+    Of,
+    Ready,
+    Status,
+    format_gen,
+    parse_event,
+)
+from strata.engine.request import QueueFullError, Request
+
+_LONGEST_LINE = 1 << 24
+
+
+class State(StrEnum):
+    """Where the engine process stands."""
+
+    LOADING = "loading"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class EngineAwayError(EngineError):
+    """Loading, restarting or gone: no request can be taken right now."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """When a crashed engine is started again."""
+
+    limit: int = 5
+    """Crashes in a row before giving up; one that ran for `healthy_s` starts the count anew."""
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 15.0
+    healthy_s: float = 60.0
+    stop_wait_s: float = 4.0
+    """For a child told to quit, before it is killed."""
+
+    def wait_s(self, crashes: int) -> float:
+        """Pause before start number `crashes` + 1."""
+        return float(min(self.first_wait_s * 2 ** (crashes - 1), self.longest_wait_s))
+
+
+class EngineProcess:
+    """One engine child at a time. All methods belong to the event loop's thread."""
+
+    def __init__(self, command: Sequence[str], log: Log, policy: RestartPolicy | None = None) -> None:
+        self.command = tuple(command)
+        self.state = State.LOADING
+        self.reason = "the model is loading"
+        """Why it is not ready, or the last crash."""
+        self.ready: Ready | None = None
+        self.info: dict[str, str] = {}
+        """Facts from INFO lines."""
+        self.restarts = 0
+        self.exit_code: int | None = None
+        """Of the last child that ended."""
+        self._words = ""
+        self._log = log
+        self._policy = policy or RestartPolicy()
+        self._child: asyncio.subprocess.Process | None = None
+        self._live: dict[str, asyncio.Queue[Event | Exception]] = {}
+        self._asked: list[asyncio.Future[Mapping[str, Any]]] = []
+        self._numbers = itertools.count(1)
+        self._changed = asyncio.Condition()
+        self._stopping = asyncio.Event()
+        self._supervisor: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the child and watch over it."""
+        self._supervisor = asyncio.create_task(self._supervise())
+
+    async def wait_for(self, *states: State) -> State:
+        """Wait, without limit, until the engine is in one of `states`."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self.state in states)
+        return self.state
+
+    async def stop(self) -> None:
+        """End the child and everything under way; may be called more than once."""
+        self._stopping.set()
+        if self._supervisor is not None:
+            await self._supervisor
+
+    @property
+    def running(self) -> int:
+        """Requests under way."""
+        return len(self._live)
+
+    def new_id(self) -> str:
+        """A request id that was not used before."""
+        return f"r{next(self._numbers)}"
+
+    def submit(self, request: Request) -> "Generation":
+        """Send `request`; EngineAwayError when there is no engine to take it."""
+        self.require_ready()
+        queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
+        self._live[request.id] = queue
+        self._send(format_gen(request))
+        return Generation(self, request.id, queue)
+
+    def cancel(self, request_id: str) -> None:
+        """Ask for a request's end; Finished still comes."""
+        if request_id in self._live and self.state is State.READY:
+            self._send(f"STOP {request_id}")
+
+    def forget(self, request_id: str) -> None:
+        """Ask for a request's end without waiting for it."""
+        self.cancel(request_id)
+        self._live.pop(request_id, None)
+
+    async def status(self) -> Mapping[str, Any]:
+        """The engine's own status."""
+        self.require_ready()
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
+        self._send("STAT")
+        return await answer
+
+    def require_ready(self) -> Ready:
+        """What READY said; EngineAwayError while there is no engine."""
+        if self.state is not State.READY or self.ready is None:
+            raise EngineAwayError(f"the engine is not ready: {self.reason}", hint="try again in a moment")
+        return self.ready
+
+    def _send(self, line: str) -> None:
+        child = self._child
+        if child is not None and child.stdin is not None and not child.stdin.is_closing():
+            child.stdin.write(f"{line}\n".encode())
+
+    async def _set(self, state: State, reason: str) -> None:
+        self.state, self.reason = state, reason
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _supervise(self) -> None:
+        crashes = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            was_ready = await self._run_once()
+            if self._stopping.is_set():
+                break
+            if self.ready is None:
+                # It never came up: the same command would fail the same way.
+                await self._set(State.FAILED, self._last_words())
+                return
+            crashes = 1 if was_ready and time.monotonic() - started > self._policy.healthy_s else crashes + 1
+            if crashes > self._policy.limit:
+                await self._set(State.FAILED, f"{self._last_words()}; it failed {crashes} times in a row")
+                return
+            self.restarts += 1
+            wait_s = self._policy.wait_s(crashes)
+            self._log.warning("engine restart", number=self.restarts, wait_s=wait_s, reason=self._last_words())
+            await self._set(State.RESTARTING, self._last_words())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), wait_s)
+        await self._set(State.STOPPED, "the server is shutting down")
+
+    def _last_words(self) -> str:
+        return self._words or f"the engine ended with exit code {self.exit_code}"
+
+    async def _run_once(self) -> bool:
+        """One child from start to end; True when it had become ready."""
+        self._words = ""
+        try:
+            child = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LONGEST_LINE,
+                process_group=0,  # Ctrl-C in a terminal is for the server, which ends the child in order
+            )
+        except OSError as error:
+            self._words = f"the engine cannot be started: {error}"
+            return False
+        self._child = child
+        stopper = asyncio.create_task(self._end_when_stopping(child))
+        try:
+            was_ready = await self._read(child)
+        finally:
+            stopper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await stopper
+            await self._reap(child)
+            self._child = None
+            self._fail_all()
+        return was_ready
+
+    async def _end_when_stopping(self, child: asyncio.subprocess.Process) -> None:
+        await self._stopping.wait()
+        self._fail_all()
+        self._send("QUIT")
+        if child.stdin is not None:
+            child.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(child.wait(), self._policy.stop_wait_s)
+        if child.returncode is None:
+            child.kill()
+
+    async def _reap(self, child: asyncio.subprocess.Process) -> None:
+        """Close the pipe, wait a little, kill: afterwards the child is gone for certain."""
+        if child.stdin is not None:
+            child.stdin.close()
+        try:
+            await asyncio.wait_for(child.wait(), self._policy.stop_wait_s)
+        except TimeoutError:
+            child.kill()
+        self.exit_code = await child.wait()
+
+    async def _read(self, child: asyncio.subprocess.Process) -> bool:
+        """Hand out the child's lines until it ends or says FATAL."""
+        was_ready = False
+        assert child.stdout is not None
+        while True:
+            try:
+                line = await child.stdout.readline()
+            except ValueError:
+                self._words = f"the engine wrote a line of more than {_LONGEST_LINE} bytes"
+                return was_ready
+            if not line:
+                return was_ready
+            try:
+                message = parse_event(line.decode(errors="replace"))
+            except RequestError as error:
+                self._log.warning("engine line ignored", reason=error.message)
+                continue
+            if isinstance(message, Fatal):
+                self._words = f"the engine failed: {message.text}"
+                return was_ready
+            if isinstance(message, Ready):
+                was_ready = True
+                self.ready = message
+                await self._set(State.READY, "")
+            self._take(message)
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Info(fields):
+                self.info |= fields
+            case Of(name, event) if name in self._live:
+                self._live[name].put_nowait(event)
+                if isinstance(event, Finished):
+                    del self._live[name]
+            case Error(name, code, text) if name in self._live:
+                self._live.pop(name).put_nowait(_refusal(code, text))
+            case Error("-", code, text):
+                self._log.warning("engine refused a line", code=code, reason=text)
+            case Status(values) if self._asked:
+                answer = self._asked.pop(0)
+                if not answer.done():
+                    answer.set_result(values)
+            case _:
+                pass  # events of a request that nobody waits for any more
+
+    def _fail_all(self) -> None:
+        """Tell everybody who waits that the engine is gone."""
+        if self.state is State.READY:
+            self.state = State.RESTARTING
+            self.reason = self._last_words()
+        why = "the server is shutting down" if self._stopping.is_set() else self._last_words()
+        waiting, self._live = self._live, {}
+        for queue in waiting.values():
+            queue.put_nowait(EngineAwayError(f"the answer was cut off: {why}"))
+        asked, self._asked = self._asked, []
+        for answer in asked:
+            if not answer.done():
+                answer.set_exception(EngineAwayError(why))
+
+
+def _refusal(code: str, text: str) -> Exception:
+    """The exception for an ERR line."""
+    if code == BUSY:
+        return QueueFullError(text)
+    if code == TOO_LONG:
+        return CapacityError(text, param="messages")
+    if code in {BAD_REQUEST, UNSUPPORTED}:
+        return RequestError(text)
+    return EngineError(text)
+
+
+class Generation:
+    """One request under way: iterate its events; leaving early ends it."""
+
+    def __init__(self, engine: EngineProcess, request_id: str, queue: asyncio.Queue[Event | Exception]) -> None:
+        self.id = request_id
+        self._engine = engine
+        self._queue = queue
+
+    def cancel(self) -> None:
+        """Ask for its end; the events go on to Finished."""
+        self._engine.cancel(self.id)
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """Events up to and including Finished; raises what the engine refused or failed with."""
+        finished = False
+        try:
+            while not finished:
+                item = await self._queue.get()
+                if isinstance(item, Exception):
+                    finished = True
+                    raise item
+                finished = isinstance(item, Finished)
+                yield item
+        finally:
+            if not finished:
+                self._engine.forget(self.id)
+
+    def forget(self) -> None:
+        """Ask for its end without waiting for it."""
+        self._engine.forget(self.id)

@@ -1,0 +1,151 @@
+"""OpenAI's text completions: a prompt as it stands, without a chat template."""
+
+import uuid
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from strata.chat.events import Done, Event, TokenLogprob
+from strata.chat.reader import Reading
+from strata.chat.tokenizer import Tokenizer
+from strata.engine.request import Request
+from strata.server.engine_process import EngineProcess
+from strata.server.errors import ApiError
+from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops
+from strata.server.generate import Job
+from strata.server.served import ServedModel
+from strata.server.stream import DONE, data
+from strata.server.usage import FINISH, timings, usage
+
+MAX_ANSWERS = 64
+"""Prompts times n of one request."""
+LOWEST_LOGPROB = -9999.0
+
+UNBUILT: Mapping[str, tuple[Any, ...]] = {
+    "echo": (False,),
+    "suffix": ("",),
+    "best_of": (1,),
+    "grammar": ("",),
+    "response_format": ({"type": "text"},),
+}
+"""Understood, but not built; with the values that ask for nothing."""
+
+
+class CompletionFields(CommonFields, kw_only=True):
+    """A completion request."""
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+
+
+def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
+    """Token ids of every prompt: a text, a list of texts, token ids, or a list of those."""
+    asked = fields.prompt
+    if isinstance(asked, str):
+        asked = [asked]
+    if asked and all(isinstance(item, int) for item in asked):
+        return [tuple(item for item in asked if isinstance(item, int))]
+    prompts = []
+    for number, item in enumerate(asked):
+        if isinstance(item, int):
+            raise ApiError(400, f"prompt[{number}]: token ids and texts are mixed", "prompt", "invalid_value")
+        prompts.append(tuple(tokenizer.encode(item)) if isinstance(item, str) else tuple(item))
+    if not prompts or not all(prompts):
+        raise ApiError(400, "prompt is empty", "prompt", "invalid_value")
+    return prompts
+
+
+def jobs_of(
+    fields: CompletionFields, prompts: Sequence[tuple[int, ...]], served: ServedModel, engine: EngineProcess
+) -> list[Job]:
+    """The answers to make: n for every prompt, prompt by prompt."""
+    count = choices(fields)
+    if count * len(prompts) > MAX_ANSWERS:
+        raise ApiError(400, f"{len(prompts)} prompts times n {count}: at most {MAX_ANSWERS} answers", "prompt")
+    if fields.logprobs is not None and fields.logprobs < 0:
+        raise ApiError(400, f"logprobs must be 0 or more, found {fields.logprobs}", "logprobs", "invalid_value")
+    asked = sampling(fields, fields.logprobs)
+    max_new = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
+    reading = Reading(stops(fields), split_reasoning=False)
+    stop_ids = served.conversation.tokenizer.stop_ids
+    return [
+        Job(Request(engine.new_id(), tokens, max_new, served.params(asked, number), stop_ids), reading)
+        for tokens in prompts
+        for number in range(count)
+    ]
+
+
+def logprob_lists(items: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
+    """Likelihoods in the completions form; `offset` characters of the answer came before."""
+    lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
+    for item in items:
+        text = item.piece.decode(errors="replace")
+        lists["tokens"].append(text)
+        lists["token_logprobs"].append(max(item.logprob, LOWEST_LOGPROB))
+        lists["top_logprobs"].append({p.decode(errors="replace"): max(v, LOWEST_LOGPROB) for p, v in item.top})
+        lists["text_offset"].append(offset)
+        offset += len(text)
+    return lists
+
+
+class CompletionWriter:
+    """Writes one request's answers."""
+
+    def __init__(self, served: ServedModel, fields: CompletionFields, created: int, with_usage: bool) -> None:
+        self._head = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": created,
+            "model": served.name,
+        }
+        self._per_prompt = fields.n
+        self._logprobs = fields.logprobs is not None
+        self._with_usage = with_usage
+
+    def whole(self, answers: Sequence[tuple[Sequence[Event], Done]]) -> dict[str, Any]:
+        """The object of a request without streaming."""
+        dones = [done for _, done in answers]
+        return self._head | {
+            "choices": [self._choice(i, events, done) for i, (events, done) in enumerate(answers)],
+            "usage": usage(self._groups(dones)),
+            "timings": timings(dones),
+        }
+
+    def _groups(self, dones: Sequence[Done]) -> list[Sequence[Done]]:
+        return [dones[i : i + self._per_prompt] for i in range(0, len(dones), self._per_prompt)]
+
+    def _choice(self, index: int, events: Sequence[Event], done: Done) -> dict[str, Any]:
+        deltas = [e for e in events if not isinstance(e, Done)]
+        likely = logprob_lists([i for e in deltas for i in e.logprobs], 0) if self._logprobs else None
+        return {
+            "index": index,
+            "text": "".join(e.text for e in deltas),
+            "logprobs": likely,
+            "finish_reason": FINISH[done.reason],
+        }
+
+    def _chunk(self, index: int, text: str, **more: Any) -> dict[str, Any]:
+        choice = {"index": index, "text": text, "logprobs": None, "finish_reason": None} | more
+        chunk = self._head | {"choices": [choice]}
+        return chunk | {"usage": None} if self._with_usage else chunk
+
+    async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
+        """The events of a streaming request with `count` answers."""
+        dones: dict[int, Done] = {}
+        offsets = [0] * count
+        async with aclosing(stream):
+            async for index, event in stream:
+                if isinstance(event, Done):
+                    dones[index] = event
+                    last = self._chunk(index, "", finish_reason=FINISH[event.reason])
+                    if len(dones) == count:
+                        last["timings"] = timings(list(dones.values()))
+                    yield data(last)
+                    continue
+                likely = logprob_lists(event.logprobs, offsets[index]) if self._logprobs else None
+                yield data(self._chunk(index, event.text, logprobs=likely))
+                offsets[index] += len(event.text)
+        if self._with_usage:
+            counts = usage(self._groups([dones[i] for i in range(count)]))
+            yield data(self._head | {"choices": [], "usage": counts})
+        yield DONE

@@ -1,0 +1,62 @@
+"""What the server serves: one model's names, its way of writing chats, and the defaults of its requests."""
+
+import dataclasses
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from strata.chat.conversation import Conversation
+from strata.plan.wishes import Wishes
+from strata.sampling.params import SamplingParams
+from strata.server.errors import ApiError
+
+DEFAULT_NAME = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """One model behind the HTTP side."""
+
+    name: str
+    conversation: Conversation
+    defaults: SamplingParams
+    created: int
+    """Unix time for the list of models."""
+    max_tokens: int | None = None
+    """Of a request that names none; None = up to the end of the context."""
+    seed: int | None = None
+    """Of a request that names none; None = a new one each time."""
+    aliases: frozenset[str] = field(default=frozenset((DEFAULT_NAME,)))
+
+    def check_name(self, asked: str | None) -> None:
+        """404 unless the request means this model."""
+        if asked is not None and asked != self.name and asked not in self.aliases:
+            raise ApiError(404, f"model {asked[:100]!r} is not served, {self.name!r} is", "model", "model_not_found")
+
+    def params(self, asked: Mapping[str, Any], number: int) -> SamplingParams:
+        """Sampling of answer `number` of a request: what it asked for, over the server's and the model's defaults.
+
+        Answers of one request take consecutive seeds.
+        """
+        given = {name: value for name, value in asked.items() if value is not None}
+        seed = given.pop("seed", self.seed)
+        if seed is None:
+            seed = secrets.randbits(48)
+        first = dataclasses.replace(self.defaults, seed=seed, **given)
+        return dataclasses.replace(first, seed=(seed + number) % (1 << 64))
+
+
+def defaults_from(wishes: Wishes, recommended: Mapping[str, float]) -> SamplingParams:
+    """Sampling of a request that says nothing: the wishes, else the model's recommendation, else greedy."""
+    wished = {
+        "temperature": wishes.temp,
+        "top_k": wishes.top_k,
+        "top_p": wishes.top_p,
+        "min_p": wishes.min_p,
+        "repeat_penalty": wishes.repeat_penalty,
+        "presence_penalty": wishes.presence_penalty,
+        "frequency_penalty": wishes.frequency_penalty,
+    }
+    chosen: dict[str, Any] = dict(recommended) | {k: v for k, v in wished.items() if v is not None}
+    return SamplingParams(**chosen)

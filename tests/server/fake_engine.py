@@ -1,0 +1,148 @@
+"""An engine child that answers by a script: `python fake_engine.py JSON`."""
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
+from strata.engine.protocol import (
+    Gen,
+    LineError,
+    Quit,
+    Stat,
+    Stop,
+    format_error,
+    format_event,
+    format_fatal,
+    format_info,
+    format_ready,
+    format_status,
+    parse_command,
+)
+from strata.engine.request import Request
+
+DEFAULTS: dict[str, Any] = {
+    "answers": [[65, 66, 67]],  # by seed
+    "context": 512,
+    "stop_ids": [0],
+    "load_s": 0.0,
+    "fail_load": False,
+    "token_s": 0.0,
+    "prompt_s": 0.0,
+    "crash_after": None,  # tokens
+    "fatal_after": None,
+    "error_after": None,
+    "crash_once": None,  # path of a file that remembers the crash
+    "busy": False,
+    "deaf": False,  # neither QUIT nor the end of input ends it
+    "log": None,  # path of a file that gets every line read
+}
+
+
+class Fake:
+    def __init__(self, script: dict[str, Any]) -> None:
+        self.script = DEFAULTS | script
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+        self.served = 0
+
+    def say(self, line: str) -> None:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+    def crash(self, number: int) -> None:
+        script = self.script
+        once = script["crash_once"]
+        if once is not None and os.path.exists(once):
+            return
+        if number == script["crash_after"]:
+            if once is not None:
+                with open(once, "w"):
+                    pass
+            os._exit(9)
+        if number == script["fatal_after"]:
+            self.say(format_fatal("device lost"))
+            os._exit(1)
+
+    async def answer(self, request: Request) -> None:
+        script = self.script
+        prompt = len(request.tokens)
+
+        def event(one: Event) -> None:
+            self.say(format_event(request.id, one))
+
+        answers = script["answers"]
+        answer = answers[request.params.seed % len(answers)]
+        made = 0
+        reason = Reason.STOP
+        error = ""
+        try:
+            event(Reused(2))
+            event(Progress(prompt, prompt))
+            await asyncio.sleep(script["prompt_s"])
+            for token in answer:
+                if token in request.stop_ids:
+                    break
+                if made == request.max_new:
+                    reason = Reason.LENGTH
+                    break
+                self.crash(made)
+                if made == script["error_after"]:
+                    reason, error = Reason.ERROR, "not a number in the logits"
+                    break
+                want = request.params.logprobs
+                top = tuple((token + i, -0.5 - i) for i in range(max(want, 0)))
+                event(Token(token, -0.5 if want >= 0 else None, top))
+                made += 1
+                await asyncio.sleep(script["token_s"])
+        except asyncio.CancelledError:
+            reason = Reason.CANCEL
+        self.served += 1
+        event(
+            Finished(reason, prompt, 2, made, 4, 3, None, 0.001, 0.25, 0.5, "failed" if error else "", error),
+        )
+        self.tasks.pop(request.id, None)
+
+    def handle(self, line: str) -> bool:
+        if self.script["log"]:
+            with open(self.script["log"], "a") as log:
+                log.write(line + "\n")
+        try:
+            command = parse_command(line, tuple(self.script["stop_ids"]))
+        except LineError as error:
+            self.say(format_error(error.id, error.code, error.message))
+            return True
+        match command:
+            case Gen(request) if self.script["busy"]:
+                self.say(format_error(request.id, "busy", "64 requests wait already"))
+            case Gen(request):
+                self.tasks[request.id] = asyncio.create_task(self.answer(request))
+            case Stop(name) if name in self.tasks:
+                self.tasks[name].cancel()
+            case Stop(name):
+                self.say(format_error(name, "unknown", "no such request"))
+            case Stat():
+                self.say(format_status({"served": self.served, "running": len(self.tasks)}))
+            case Quit():
+                return False
+        return True
+
+    async def run(self) -> None:
+        await asyncio.sleep(self.script["load_s"])
+        if self.script["fail_load"]:
+            self.say(format_fatal("model.gguf: tensor x is cut short"))
+            sys.exit(1)
+        self.say(format_info(batch_slots=4, requested=4, reason="asked"))
+        self.say(format_ready(self.script["context"], tuple(self.script["stop_ids"])))
+        loop = asyncio.get_running_loop()
+        while True:
+            line = await loop.run_in_executor(None, sys.stdin.readline)
+            if not line or not self.handle(line.rstrip("\n")):
+                if self.script["deaf"]:
+                    await asyncio.sleep(1000)
+                os._exit(0)
+
+
+if __name__ == "__main__":
+    asyncio.run(Fake(json.loads(sys.argv[1])).run())

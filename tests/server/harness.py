@@ -1,0 +1,101 @@
+"""A real server on a free loopback port around the fake engine child."""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from chat.tiny_tokenizer import tiny
+from strata.chat.conversation import Conversation
+from strata.chat.template import CHATML, ChatTemplate
+from strata.core.log import Log
+from strata.sampling.params import SamplingParams
+from strata.server.app import create_app
+from strata.server.engine_process import EngineProcess, RestartPolicy, State
+from strata.server.listen import Listener, take_socket, url_of
+from strata.server.served import ServedModel
+from strata.server.settings import ServerSettings
+
+FAKE = Path(__file__).with_name("fake_engine.py")
+TEMPLATE = CHATML + "{% if enable_thinking is defined and enable_thinking %}{{ '<think>\n' }}{% endif %}"
+QUICK = RestartPolicy(limit=3, first_wait_s=0.05, longest_wait_s=0.1, stop_wait_s=2.0)
+
+
+def ids(text: str) -> list[int]:
+    """Token ids of `text`."""
+    return tiny().encode(text)
+
+
+def command(**script: Any) -> list[str]:
+    """The fake engine's command line."""
+    return [sys.executable, str(FAKE), json.dumps(script)]
+
+
+def fake_process(policy: RestartPolicy = QUICK, **script: Any) -> EngineProcess:
+    """An EngineProcess around the fake; its import path comes from the environment."""
+    source = str(Path(__file__).parents[2] / "src")
+    os.environ["PYTHONPATH"] = source
+    return EngineProcess(command(**script), Log(stream=io.StringIO()), policy)
+
+
+def served(**more: Any) -> ServedModel:
+    """The model under test."""
+    conversation = Conversation(tiny(), ChatTemplate(TEMPLATE, "test template"))
+    return ServedModel("tiny", conversation, SamplingParams(), created=1, **more)
+
+
+class Running:
+    """A server in a thread of its own."""
+
+    def __init__(self, engine: EngineProcess, settings: ServerSettings, model: ServedModel) -> None:
+        self.engine = engine
+        app = create_app(model, engine, settings)
+        self.server = Listener(app, engine)
+        taken = take_socket(ServerSettings(port=0))
+        self.url = url_of(taken)
+        self.port = taken.getsockname()[1]
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.server.serve([taken])), daemon=True)
+        self.thread.start()
+        while not self.server.started:
+            self.thread.join(0.005)
+        self.http = httpx.Client(base_url=self.url, timeout=20)
+
+    def until(self, *states: State) -> None:
+        """Wait for the engine."""
+        while self.engine.state not in states:
+            self.thread.join(0.01)
+
+    def stop(self) -> None:
+        """Shut down in order."""
+        self.http.close()
+        self.server.should_exit = True
+        self.thread.join(15)
+        assert not self.thread.is_alive()
+
+
+@contextlib.contextmanager
+def running(
+    settings: ServerSettings | None = None, model: ServedModel | None = None, wait: bool = True, **script: Any
+) -> Iterator[Running]:
+    """A server whose engine follows `script`."""
+    server = Running(fake_process(**script), settings or ServerSettings(), model or served())
+    try:
+        if wait:
+            server.until(State.READY)
+        yield server
+    finally:
+        server.stop()
+
+
+def sse(text: str) -> list[Any]:
+    """The data of every event; "[DONE]" as it stands."""
+    found = [line.removeprefix("data: ") for line in text.split("\n") if line.startswith("data: ")]
+    return [item if item == "[DONE]" else json.loads(item) for item in found]
