@@ -31,7 +31,7 @@ def test_many_short_rounds_lose_nothing() -> None:
 def test_the_failure_of_the_lowest_chunk_is_raised_and_the_pool_lives_on(threads: int) -> None:
     native = Native(threads)
     for _ in range(50):
-        with pytest.raises(RuntimeError, match="^chunk 3 failed$"):
+        with pytest.raises(RuntimeError, match=r"^chunk 3 failed$"):
             run(native, 40, fail=3)
         assert run(native, 2).tolist() == [1, 2]
 

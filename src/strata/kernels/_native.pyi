@@ -1,5 +1,8 @@
 """The C++ extension (csrc/bind.cpp). Addresses are those of contiguous arrays; the callers in cpu.py check them."""
 
+WeightTuple = tuple[int, int, int, int, int, float]
+"""Format code, rows, cols, address of planes[0], address of planes[1] or 0, scale."""
+
 class Native:
     def __init__(self, threads: int, isa: str) -> None: ...
     @property
@@ -13,5 +16,117 @@ class Native:
     @property
     def product_bytes(self) -> int: ...
 
+class Bank:
+    def __init__(self, gate: list[WeightTuple], up: list[WeightTuple], down: list[WeightTuple]) -> None: ...
+
 def physical_cores() -> int: ...
 def exercise(native: Native, chunks: int, rounds: int, fail: int, out: int) -> None: ...
+def format_table() -> list[tuple[str, int, int, int, bool]]: ...
+def linear(native: Native, x: int, rows: int, cols: int, weights: list[WeightTuple], outputs: list[int]) -> None: ...
+def experts(native: Native, bank: Bank, x: int, rows: int, ids: int, factors: int, top_k: int, y: int) -> None: ...
+def embed(native: Native, weight: WeightTuple, ids: int, count: int, y: int) -> None: ...
+def activate(native: Native, kind: int, x: int, y: int, count: int) -> None: ...
+
+# Layer operations (csrc/layers_bind.cpp).
+# A plane is (data, table, pages, page, slots, pages per slot, floats per entry).
+Plane = tuple[int, int, int, int, int, int, int]
+
+def rms_norm(
+    native: Native, x: int, weight: int, y: int, groups: int, group: int, weight_len: int, eps: float, /
+) -> None: ...
+def l2_norm(native: Native, x: int, y: int, rows: int, dim: int, eps: float, scale: float, /) -> None: ...
+def row_dot(native: Native, a: int, b: int, y: int, rows: int, dim: int, /) -> None: ...
+def rope(
+    native: Native, x: int, cos: int, sin: int, y: int, rows: int, heads: int, dim: int, half: int, pairs: bool, /
+) -> None: ...
+def attention(
+    native: Native,
+    q: int,
+    out: int,
+    keys: Plane,
+    values: Plane,
+    slot: int,
+    position: int,
+    rows: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    scale: float,
+    /,
+) -> None: ...
+def sparse_attention(
+    native: Native,
+    q: int,
+    out: int,
+    keys: Plane,
+    values: Plane,
+    slot: int,
+    positions: int,
+    count: int,
+    list_width: int,
+    rows: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    scale: float,
+    /,
+) -> None: ...
+def select_blocks(
+    native: Native,
+    q: int,
+    keys: Plane,
+    slot: int,
+    position: int,
+    rows: int,
+    heads: int,
+    dim: int,
+    ratio: int,
+    budget: int,
+    positions: int,
+    count: int,
+    /,
+) -> None: ...
+def cache_write(plane: Plane, slots: int, entries: int, x: int, n: int, /) -> None: ...
+def pool_blocks(native: Native, raw: Plane, slots: int, blocks: int, n: int, ratio: int, out: int, /) -> None: ...
+def causal_conv(
+    native: Native,
+    x: int,
+    weight: int,
+    history: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    slots: int,
+    rows: int,
+    channels: int,
+    taps: int,
+    dilation: int,
+    /,
+) -> None: ...
+def delta_rule(
+    native: Native,
+    qkv: int,
+    beta: int,
+    decay: int,
+    state: int,
+    out: int,
+    segments: int,
+    num_segments: int,
+    slots: int,
+    rows: int,
+    key_heads: int,
+    value_heads: int,
+    key_dim: int,
+    value_dim: int,
+    tiled: bool,
+    eps: float,
+    scale: float,
+    /,
+) -> None: ...
+def route(
+    native: Native, logits: int, ids: int, weights: int, rows: int, experts: int, top_k: int, renormalise: bool, /
+) -> None: ...
+def stream_mix(native: Native, gate: int, x: int, y: int, rows: int, streams: int, hidden: int, /) -> None: ...
+def stream_add(
+    native: Native, residual: int, y: int, weights: int, out: int, rows: int, streams: int, hidden: int, /
+) -> None: ...

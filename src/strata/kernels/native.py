@@ -1,11 +1,21 @@
-"""The C++ extension's state as a Python object: its threads, its instruction set, its counters."""
+"""The C++ extension's state as a Python object, and the checks that stand before its bare addresses."""
 
+import weakref
 from typing import Literal
 
-from strata.core.errors import UsageError
+import torch
+
+from strata.core.errors import UnsupportedError, UsageError
 from strata.kernels import _native
+from strata.kernels.views import ExpertBank, Weight
 
 Isa = Literal["auto", "portable", "avx2", "avx512"]
+
+WeightTuple = tuple[int, int, int, int, int, float]
+"""Format code, rows, cols, address of planes[0], address of planes[1] or 0, scale."""
+
+FORMAT_CODES: dict[str, int] = {row[0]: code for code, row in enumerate(_native.format_table())}
+"""The extension's number of each format it can multiply by, by name."""
 
 
 class Native:
@@ -23,6 +33,7 @@ class Native:
             self.handle = _native.Native(threads or 0, isa)
         except ValueError as error:
             raise UsageError(str(error)) from error
+        self._banks: dict[int, tuple[weakref.ref[ExpertBank], _native.Bank]] = {}
 
     @property
     def threads(self) -> int:
@@ -48,3 +59,74 @@ class Native:
     def product_bytes(self) -> int:
         """Bytes of other weights read by products so far."""
         return self.handle.product_bytes
+
+    def bank(self, bank: ExpertBank) -> _native.Bank:
+        """The extension's description of `bank`, made and checked once for as long as the bank lives."""
+        known = self._banks.get(id(bank))
+        if known is not None:
+            return known[1]
+        described, key, banks = describe_bank(bank), id(bank), self._banks
+
+        def forget(_: weakref.ref[ExpertBank]) -> None:
+            del banks[key]
+
+        banks[key] = (weakref.ref(bank, forget), described)
+        return described
+
+
+def describe_bank(bank: ExpertBank) -> _native.Bank:
+    """The extension's description of `bank`; ValueError when its matrices do not fit together."""
+    if not bank.gate or not len(bank.gate) == len(bank.up) == len(bank.down):
+        raise ValueError(f"a bank of {len(bank.gate)} gate, {len(bank.up)} up and {len(bank.down)} down matrices")
+    width, hidden = bank.gate[0].rows, bank.gate[0].cols
+    for name, shape, weights in (
+        ("gate", (width, hidden), bank.gate),
+        ("up", (width, hidden), bank.up),
+        ("down", (hidden, width), bank.down),
+    ):
+        for expert, weight in enumerate(weights):
+            if (weight.rows, weight.cols) != shape:
+                raise ValueError(f"{name} of expert {expert} is {weight.rows} x {weight.cols}, expected {shape}")
+    return _native.Bank(*([describe(weight) for weight in weights] for weights in (bank.gate, bank.up, bank.down)))
+
+
+def describe(weight: Weight) -> WeightTuple:
+    """The extension's form of `weight`: its format's code, its sizes and the addresses of its planes.
+
+    UnsupportedError for a format without products; ValueError when a plane's type, shape or layout is wrong, or when a
+    row of codes cannot meet activations quantised in blocks of 32.
+    """
+    fmt = weight.format
+    code = FORMAT_CODES.get(fmt.name)
+    if code is None:
+        raise UnsupportedError(f"{fmt.name} is not a format of weights that the C++ kernels read")
+    what = f"{fmt.name} weight of {weight.rows} x {weight.cols}"
+    plane = weight.planes[0]
+    expected = (weight.rows, fmt.row_bytes(weight.cols))
+    if plane.dtype != torch.uint8 or tuple(plane.shape) != expected or not plane.is_contiguous():
+        raise ValueError(f"{what} needs contiguous uint8 {expected}, found {describe_tensor(plane)}")
+    if fmt.kind == "codes" and weight.cols % 32:
+        raise ValueError(f"{what}: rows of codes need a multiple of 32 values")
+    if fmt.scale_block is None:
+        return code, weight.rows, weight.cols, plane.data_ptr(), 0, weight.scale
+    if len(weight.planes) < 2:
+        raise ValueError(f"{what} has no plane of scales")
+    scales, (high, wide) = weight.planes[1], fmt.scale_block
+    shape = (-(-weight.rows // high), -(-weight.cols // wide))
+    allowed = (torch.float32,) if high > 1 else (torch.uint8, torch.float8_e4m3fn)
+    if scales.dtype not in allowed or tuple(scales.shape) != shape or not scales.is_contiguous():
+        raise ValueError(f"{what} needs contiguous {allowed[0]} scales {shape}, found {describe_tensor(scales)}")
+    return code, weight.rows, weight.cols, plane.data_ptr(), scales.data_ptr(), weight.scale
+
+
+def describe_tensor(x: torch.Tensor) -> str:
+    """Type and shape of `x`, for messages."""
+    return f"{'' if x.is_contiguous() else 'non-contiguous '}{x.dtype} {tuple(x.shape)}"
+
+
+def check(name: str, x: torch.Tensor, dtype: torch.dtype, *shape: int | None) -> None:
+    """ValueError unless `x` is contiguous, on the CPU, of `dtype` and of `shape` (None: any size)."""
+    fits = x.ndim == len(shape) and all(want is None or want == size for want, size in zip(shape, x.shape, strict=True))
+    if not fits or x.dtype != dtype or x.device.type != "cpu" or not x.is_contiguous():
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name}: expected contiguous {dtype} [{wanted}] on the CPU, found {describe_tensor(x)}")

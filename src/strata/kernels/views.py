@@ -23,7 +23,7 @@ class Weight:
     """Multiplies the whole product at the end (one float32 rounding); NVFP4's second scale."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ExpertBank:
     """The routed experts of one layer: `gate[e]`, `up[e]` are [width, hidden], `down[e]` is [hidden, width]."""
 

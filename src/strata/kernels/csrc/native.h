@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "memory.h"
 #include "pool.h"
+#include "products.h"
 
 namespace strata {
 
@@ -31,6 +32,7 @@ public:
     std::mutex& busy() { return busy_; }
     Scratch& shared_scratch() { return shared_scratch_; }
     Scratch& worker_scratch(int worker) { return worker_scratch_[worker]; }
+    Context context() { return {pool_, shared_scratch_, worker_scratch_.data()}; }
     Counters& counters() { return counters_; }
 
 private:

@@ -1,8 +1,148 @@
 // Bindings of the quantised products: linear, experts, embed, activate.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "bind.h"
+#include "native.h"
+#include "products.h"
+
+namespace nb = nanobind;
 
 namespace strata {
+namespace {
 
-void bind_products(nanobind::module_&) {}
+// (format code, rows, cols, address of planes[0], address of planes[1] or 0, scale)
+using WeightTuple = std::tuple<int, int64_t, int64_t, uintptr_t, uintptr_t, float>;
+
+WeightView view_of(const WeightTuple& weight) {
+    const auto& [format, rows, cols, data, scales, scale] = weight;
+    if (format < 0 || format >= format_count) throw std::invalid_argument("unknown format code " + std::to_string(format));
+    return {format, rows, cols, reinterpret_cast<const uint8_t*>(data), reinterpret_cast<const uint8_t*>(scales), scale};
+}
+
+uint64_t bytes_of(const Native& native, const WeightView& weight) {
+    const Format& format = pick_product_kernels(native.isa()).formats[weight.format];
+    return static_cast<uint64_t>(weight.rows) * weight.cols / format.block * format.bytes;
+}
+
+void linear(Native& native, uintptr_t x, int64_t rows, int64_t cols, const std::vector<WeightTuple>& weights,
+            const std::vector<uintptr_t>& outputs) {
+    std::vector<WeightView> views;
+    std::vector<float*> to;
+    for (const WeightTuple& weight : weights) views.push_back(view_of(weight));
+    for (uintptr_t output : outputs) to.push_back(reinterpret_cast<float*>(output));
+    nb::gil_scoped_release released;
+    std::lock_guard<std::mutex> alone(native.busy());
+    for (const WeightView& view : views) native.counters().product_bytes += bytes_of(native, view);
+    pick_product_kernels(native.isa())
+        .linear(native.context(), {reinterpret_cast<const float*>(x), rows, cols, static_cast<int>(views.size()),
+                                   views.data(), to.data()});
+}
+
+// The routed experts of one layer, described once; the caller keeps the weights alive.
+class Bank {
+public:
+    Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>& up, const std::vector<WeightTuple>& down) {
+        for (const WeightTuple& weight : gate) gate_.push_back(view_of(weight));
+        for (const WeightTuple& weight : up) up_.push_back(view_of(weight));
+        for (const WeightTuple& weight : down) down_.push_back(view_of(weight));
+        if (gate_.empty() || gate_.size() != up_.size() || gate_.size() != down_.size())
+            throw std::invalid_argument("a bank needs as many gate, up and down matrices, and at least one");
+    }
+    int64_t size() const { return static_cast<int64_t>(gate_.size()); }
+    int64_t hidden() const { return gate_[0].cols; }
+    int64_t width() const { return gate_[0].rows; }
+    const WeightView& gate(int64_t expert) const { return gate_[expert]; }
+    const WeightView& up(int64_t expert) const { return up_[expert]; }
+    const WeightView& down(int64_t expert) const { return down_[expert]; }
+
+private:
+    std::vector<WeightView> gate_, up_, down_;
+};
+
+void experts(Native& native, const Bank& bank, uintptr_t x, int64_t rows, uintptr_t ids, uintptr_t factors, int top_k,
+             uintptr_t y) {
+    const auto* chosen = reinterpret_cast<const int32_t*>(ids);
+    const int64_t pairs = rows * top_k;
+    for (int64_t entry = 0; entry < pairs; ++entry)
+        if (chosen[entry] < 0 || chosen[entry] >= bank.size())
+            throw nb::index_error(
+                ("expert " + std::to_string(chosen[entry]) + " of " + std::to_string(bank.size())).c_str());
+    nb::gil_scoped_release released;
+    std::lock_guard<std::mutex> alone(native.busy());
+    // Entries in the order of their experts, rows in order within an expert (a stable sort by counting).
+    std::vector<int32_t> start(bank.size() + 1, 0), begin, row(pairs), place(pairs);
+    for (int64_t entry = 0; entry < pairs; ++entry) ++start[chosen[entry] + 1];
+    std::vector<const WeightView*> gate, up, down;
+    for (int64_t expert = 0; expert < bank.size(); ++expert) {
+        const bool used = start[expert + 1] != 0;
+        start[expert + 1] += start[expert];
+        if (!used) continue;
+        begin.push_back(start[expert]);
+        gate.push_back(&bank.gate(expert));
+        up.push_back(&bank.up(expert));
+        down.push_back(&bank.down(expert));
+        for (const WeightView* weight : {gate.back(), up.back(), down.back()})
+            native.counters().expert_bytes += bytes_of(native, *weight);
+    }
+    begin.push_back(static_cast<int32_t>(pairs));
+    native.counters().distinct_experts += gate.size();
+    for (int64_t entry = 0; entry < pairs; ++entry) {
+        const int32_t pair = start[chosen[entry]]++;
+        row[pair] = static_cast<int32_t>(entry / top_k);
+        place[entry] = pair;
+    }
+    pick_product_kernels(native.isa())
+        .experts(native.context(),
+                 {reinterpret_cast<const float*>(x), rows, bank.hidden(), bank.width(), top_k,
+                  static_cast<int>(gate.size()), gate.data(), up.data(), down.data(), begin.data(), row.data(),
+                  place.data(), reinterpret_cast<const float*>(factors), reinterpret_cast<float*>(y)});
+}
+
+void embed(Native& native, const WeightTuple& weight, uintptr_t ids, int64_t count, uintptr_t y) {
+    const WeightView view = view_of(weight);
+    const auto* rows = reinterpret_cast<const int64_t*>(ids);
+    for (int64_t i = 0; i < count; ++i)
+        if (rows[i] < 0 || rows[i] >= view.rows)
+            throw nb::index_error(
+                ("row " + std::to_string(rows[i]) + " of a table of " + std::to_string(view.rows) + " rows").c_str());
+    nb::gil_scoped_release released;
+    pick_product_kernels(native.isa()).embed(native.context(), view, rows, count, reinterpret_cast<float*>(y));
+}
+
+void activate(Native& native, int kind, uintptr_t x, uintptr_t y, int64_t count) {
+    pick_product_kernels(native.isa())
+        .activate(native.context(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
+}
+
+// (name, block, bytes, sub, minima) of every format code.
+std::vector<std::tuple<std::string, int, int, int, bool>> format_table() {
+    std::vector<std::tuple<std::string, int, int, int, bool>> table;
+    for (int code = 0; code < format_count; ++code) {
+        const Format& format = pick_product_kernels(Isa::portable).formats[code];
+        table.emplace_back(format.name, format.block, format.bytes, format.sub, format.minima);
+    }
+    return table;
+}
+
+}  // namespace
+
+void bind_products(nb::module_& m) {
+    nb::class_<Bank>(m, "Bank").def(nb::init<const std::vector<WeightTuple>&, const std::vector<WeightTuple>&,
+                                             const std::vector<WeightTuple>&>());
+    m.def("format_table", &format_table);
+    m.def("linear", &linear);
+    m.def("experts", &experts);
+    m.def("embed", &embed);
+    m.def("activate", &activate, nb::call_guard<nb::gil_scoped_release>());
+}
 
 }  // namespace strata

@@ -1,0 +1,85 @@
+// The quantised products (docs/numerics.md): what the bindings hand to the compute variants.
+//
+// Group layout. The 32 lanes of the rule are two halves of 16; so codes are stored in groups of 16 sub-blocks of `sub`
+// values (32 or 16), four values of each sub-block side by side:
+//
+//     codes[group][step 0 .. sub / 4 - 1][sub-block 0 .. 15][4]      scales, minima [group][16]
+//
+// Step j of all 16 sub-blocks is one 64-byte vector, so that integer dot instructions add up 16 sub-block sums with no
+// shuffle at the end. Activations lie in the same layout; missing sub-blocks of the last group have q = 0 and d = 0,
+// which leaves their lane as it is (a lane can never hold -0: numerics 4 starts at +0 and u is a multiple of 2^-149).
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dispatch.h"
+#include "memory.h"
+#include "pool.h"
+
+namespace strata {
+
+// A matrix [rows, cols] in a format (an index into `formats`); see kernels/views.py.
+struct WeightView {
+    int format;
+    int64_t rows, cols;
+    const uint8_t* data;
+    const uint8_t* scales;  // planes[1], or null
+    float scale;
+};
+
+struct Format {
+    const char* name;
+    int block, bytes;  // values and bytes per block
+    int sub;           // values per scale; 0: plain floats
+    int offset;        // codes = w_int + offset
+    bool minima;
+    // One row to group layout (sub > 0); null for floats.
+    void (*codes)(const WeightView& weight, int64_t row, uint8_t* codes, float* scales, float* minima);
+    // One row to float32, without weight.scale.
+    void (*floats)(const WeightView& weight, int64_t row, float* values);
+};
+
+constexpr int format_count = 30;
+
+// Threads and memory that a call may use.
+struct Context {
+    Pool& pool;
+    Scratch& shared;
+    Scratch* workers;
+};
+
+struct LinearJob {
+    const float* x;  // [rows, cols]
+    int64_t rows, cols;
+    int count;
+    const WeightView* weights;
+    float* const* outputs;  // [rows, weights[i].rows] each
+};
+
+// pairs are the (row, rank) entries of ids, grouped by expert: expert i of `count` has pairs begin[i] .. begin[i + 1];
+// pair p reads input row `row[p]`.
+struct ExpertsJob {
+    const float* x;  // [rows, hidden]
+    int64_t rows, hidden, width;
+    int top_k, count;
+    const WeightView* const* gate;  // [count]
+    const WeightView* const* up;
+    const WeightView* const* down;
+    const int32_t* begin;
+    const int32_t* row;
+    const int32_t* place;   // [rows * top_k]: the pair that holds an entry
+    const float* factors;   // [rows, top_k]
+    float* y;               // [rows, hidden]
+};
+
+struct ProductKernels {
+    void (*linear)(Context, const LinearJob&);
+    void (*experts)(Context, const ExpertsJob&);
+    void (*embed)(Context, const WeightView&, const int64_t* ids, int64_t count, float* y);
+    void (*activate)(Context, int kind, const float* x, float* y, int64_t count);
+    const Format* formats;  // [format_count]
+};
+STRATA_VARIANTS(ProductKernels, product_kernels)
+
+}  // namespace strata

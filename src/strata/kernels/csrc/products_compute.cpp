@@ -1,0 +1,195 @@
+// linear, experts, embed and activate over the pool's threads. Results never depend on the split into chunks: a chunk
+// owns whole output rows, and a row is computed by one thread from beginning to end.
+#include "products_rows.h"
+
+namespace strata::STRATA_ISA {
+namespace {
+
+// Which layouts of the input the formats read.
+struct Needs {
+    bool by32 = false, by16 = false;
+    void add(const WeightView& weight) {
+        by32 |= formats[weight.format].sub == 32;
+        by16 |= formats[weight.format].sub == 16;
+    }
+    size_t bytes(int64_t rows, int64_t cols) const {
+        return (by32 ? grouped_bytes(rows, cols, 32) : 0) + (by16 ? grouped_bytes(rows, cols, 16) : 0);
+    }
+    uint8_t* place(Input& in, uint8_t* at) const {
+        if (by32) at = place_grouped(in.by32, at, in.rows, in.cols, 32);
+        if (by16) at = place_grouped(in.by16, at, in.rows, in.cols, 16);
+        return at;
+    }
+};
+
+void quantise(Context context, const Needs& needs, const Input& in) {
+    if (!needs.by32 && !needs.by16) return;
+    // A wake-up of the threads costs as much as a few rows.
+    const int64_t per_chunk = in.rows < 8 ? in.rows : (in.rows + 63) / 64;
+    const int chunks = static_cast<int>((in.rows + per_chunk - 1) / per_chunk);
+    context.pool.parallel_for(chunks, [&](int chunk, int) {
+        const int64_t end = (chunk + 1) * per_chunk < in.rows ? (chunk + 1) * per_chunk : in.rows;
+        for (int64_t row = chunk * per_chunk; row < end; ++row) quantise_row(in, row);
+    });
+}
+
+// Weight rows per chunk: about eight chunks for every thread, in whole decode blocks.
+int64_t chunk_rows(int64_t total, int threads) {
+    const int64_t wanted = total / (8 * threads) / decoded_rows * decoded_rows;
+    return wanted < decoded_rows ? decoded_rows : wanted > 256 ? 256 : wanted;
+}
+
+void linear(Context context, const LinearJob& job) {
+    Needs needs;
+    int64_t total = 0;
+    for (int i = 0; i < job.count; ++i) {
+        needs.add(job.weights[i]);
+        total += job.weights[i].rows;
+    }
+    const int64_t per_chunk = chunk_rows(total, context.pool.threads());
+    Input in{job.x, job.rows, job.cols, {}, {}};
+    needs.place(in, static_cast<uint8_t*>(context.shared.reserve(needs.bytes(job.rows, job.cols) + 64)));
+    for (int worker = 0; worker < context.pool.threads(); ++worker)
+        context.workers[worker].reserve(product_scratch(job.cols));
+    quantise(context, needs, in);
+    int chunks = 0;
+    for (int i = 0; i < job.count; ++i) chunks += static_cast<int>((job.weights[i].rows + per_chunk - 1) / per_chunk);
+    context.pool.parallel_for(chunks, [&](int chunk, int worker) {
+        int64_t first = chunk * per_chunk;
+        int i = 0;
+        for (;; ++i) {
+            const int64_t padded = (job.weights[i].rows + per_chunk - 1) / per_chunk * per_chunk;
+            if (first < padded) break;
+            first -= padded;
+        }
+        const WeightView& weight = job.weights[i];
+        const int64_t last = first + per_chunk < weight.rows ? first + per_chunk : weight.rows;
+        product_rows(weight, first, last, in, nullptr, job.rows, job.outputs[i] + first, weight.rows,
+                     context.workers[worker].reserve(0));
+    });
+}
+
+// Phase 1 of experts: hidden[pair, r] = silu(gate_r x) * (up_r x) for a range of rows of one expert.
+void gate_up(const ExpertsJob& job, const Input& in, int expert, int64_t first, int64_t last, float* hidden,
+             uint8_t* scratch) {
+    const int64_t begin = job.begin[expert], n = job.begin[expert + 1] - begin;
+    const int32_t* rows = job.row + begin;
+    float* up = reinterpret_cast<float*>(scratch + product_scratch(job.hidden));
+    float* gate = hidden + begin * job.width + first;
+    product_rows(*job.gate[expert], first, last, in, rows, n, gate, job.width, scratch);
+    product_rows(*job.up[expert], first, last, in, rows, n, up, last - first, scratch);
+    for (int64_t i = 0; i < n; ++i) {
+        float* to = gate + i * job.width;
+        const float* from = up + i * (last - first);
+        for (int64_t r = 0; r < last - first; ++r) to[r] = silu(to[r]) * from[r];
+    }
+}
+
+// Phase 2: a range of output rows over all experts, then their combination in rank order.
+void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int64_t last, uint8_t* scratch) {
+    const int64_t count = last - first;
+    float* outputs = reinterpret_cast<float*>(scratch + product_scratch(job.width));  // [pairs, count]
+    for (int expert = 0; expert < job.count; ++expert) {
+        const int64_t begin = job.begin[expert], n = job.begin[expert + 1] - begin;
+        Input part = hidden;
+        part.x += begin * hidden.cols;
+        if (part.by32.q) {
+            part.by32.q += begin * part.by32.groups * 512;
+            part.by32.d += begin * part.by32.groups * 16;
+            part.by32.m += begin * part.by32.groups * 16;
+        }
+        if (part.by16.q) {
+            part.by16.q += begin * part.by16.groups * 256;
+            part.by16.d += begin * part.by16.groups * 16;
+            part.by16.m += begin * part.by16.groups * 16;
+        }
+        product_rows(*job.down[expert], first, last, part, nullptr, n, outputs + begin * count, count, scratch);
+    }
+    for (int64_t row = 0; row < job.rows; ++row) {
+        float* y = job.y + row * job.hidden + first;
+        for (int64_t r = 0; r < count; ++r) y[r] = 0.0f;
+        for (int rank = 0; rank < job.top_k; ++rank) {
+            const int64_t entry = row * job.top_k + rank;
+            const float* from = outputs + job.place[entry] * count;
+            for (int64_t r = 0; r < count; ++r) y[r] = fmaf(job.factors[entry], from[r], y[r]);
+        }
+    }
+}
+
+void experts(Context context, const ExpertsJob& job) {
+    const int64_t pairs = job.rows * job.top_k;
+    Needs outer, inner;
+    for (int e = 0; e < job.count; ++e) {
+        outer.add(*job.gate[e]);
+        outer.add(*job.up[e]);
+        inner.add(*job.down[e]);
+    }
+    const int threads = context.pool.threads();
+    const int64_t up_rows = chunk_rows(job.width * job.count, threads);
+    const int64_t down_rows = chunk_rows(job.hidden, threads);
+    Input in{job.x, job.rows, job.hidden, {}, {}};
+    const size_t hidden_bytes = (static_cast<size_t>(pairs * job.width) * 4 + 63) / 64 * 64;
+    uint8_t* at = static_cast<uint8_t*>(context.shared.reserve(hidden_bytes + outer.bytes(job.rows, job.hidden) +
+                                                               inner.bytes(pairs, job.width) + 64));
+    float* hidden = reinterpret_cast<float*>(at);
+    Input middle{hidden, pairs, job.width, {}, {}};
+    inner.place(middle, outer.place(in, at + hidden_bytes));
+    int64_t most = 0;
+    for (int e = 0; e < job.count; ++e) most = job.begin[e + 1] - job.begin[e] > most ? job.begin[e + 1] - job.begin[e] : most;
+    const size_t first_phase = product_scratch(job.hidden) + static_cast<size_t>(most * up_rows) * 4;
+    const size_t second_phase = product_scratch(job.width) + static_cast<size_t>(pairs * down_rows) * 4;
+    for (int worker = 0; worker < threads; ++worker)
+        context.workers[worker].reserve(first_phase > second_phase ? first_phase : second_phase);
+
+    quantise(context, outer, in);
+    const int64_t per_expert = (job.width + up_rows - 1) / up_rows;
+    context.pool.parallel_for(static_cast<int>(per_expert * job.count), [&](int chunk, int worker) {
+        const int64_t first = chunk % per_expert * up_rows;
+        const int64_t last = first + up_rows < job.width ? first + up_rows : job.width;
+        gate_up(job, in, static_cast<int>(chunk / per_expert), first, last, hidden,
+                static_cast<uint8_t*>(context.workers[worker].reserve(0)));
+    });
+    quantise(context, inner, middle);
+    context.pool.parallel_for(static_cast<int>((job.hidden + down_rows - 1) / down_rows), [&](int chunk, int worker) {
+        const int64_t first = chunk * down_rows;
+        const int64_t last = first + down_rows < job.hidden ? first + down_rows : job.hidden;
+        down_combine(job, middle, first, last, static_cast<uint8_t*>(context.workers[worker].reserve(0)));
+    });
+}
+
+void embed(Context context, const WeightView& weight, const int64_t* ids, int64_t count, float* y) {
+    const int64_t per_chunk = (count + 63) / 64 < 8 ? 8 : (count + 63) / 64;
+    context.pool.parallel_for(static_cast<int>((count + per_chunk - 1) / per_chunk), [&](int chunk, int) {
+        const int64_t end = (chunk + 1) * per_chunk < count ? (chunk + 1) * per_chunk : count;
+        for (int64_t i = chunk * per_chunk; i < end; ++i) {
+            float* row = y + i * weight.cols;
+            formats[weight.format].floats(weight, ids[i], row);
+            if (weight.scale != 1.0f)
+                for (int64_t c = 0; c < weight.cols; ++c) row[c] *= weight.scale;
+        }
+    });
+}
+
+template <float (*function)(float)>
+void each(const float* x, float* y, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) y[i] = function(x[i]);
+}
+
+void activate(Context context, int kind, const float* x, float* y, int64_t count) {
+    constexpr int64_t per_chunk = 16384;
+    context.pool.parallel_for(static_cast<int>((count + per_chunk - 1) / per_chunk), [&](int chunk, int) {
+        const int64_t first = chunk * per_chunk, n = count - first < per_chunk ? count - first : per_chunk;
+        switch (kind) {
+            case 0: return each<silu>(x + first, y + first, n);
+            case 1: return each<sigmoid>(x + first, y + first, n);
+            case 2: return each<softplus>(x + first, y + first, n);
+            default: return each<shared_exp>(x + first, y + first, n);
+        }
+    });
+}
+
+}  // namespace
+
+constinit const ProductKernels product_kernels = {linear, experts, embed, activate, formats};
+
+}  // namespace strata::STRATA_ISA

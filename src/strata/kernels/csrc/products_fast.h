@@ -1,0 +1,218 @@
+// Decoders of one whole group (16 sub-blocks) straight into the group layout, for the formats that models use most.
+// Each equals its block decoder in blocks.h to the bit; products_decode.cpp falls back on that one for the others.
+//
+// store_steps wants sub-blocks 4L .. 4L + 3 in lane L of its four vectors, so vector k takes sub-blocks k, 4 + k, 8 + k
+// and 12 + k as its lanes.
+#pragma once
+
+#include <string.h>
+
+#include "blocks.h"
+#include "vector.h"
+
+namespace strata::STRATA_ISA {
+
+template <class F>
+struct FastGroup {
+    static constexpr bool exists = false;
+};
+
+#if STRATA_VECTOR
+
+// Vector k of 16-byte pieces, piece(s) being the address of sub-block s's.
+template <class Piece>
+static inline Bytes64 pieces(int k, Piece piece) {
+    return lanes(piece(k), piece(4 + k), piece(8 + k), piece(12 + k));
+}
+
+// Sub-blocks of 32 nibbles in 16 bytes, low nibbles first.
+template <class Piece, class Map>
+static inline void nibble_pieces(uint8_t* codes, Piece piece, Map map) {
+    const Bytes64 mask = bytes_of(15);
+    const Bytes64 a = pieces(0, piece), b = pieces(1, piece), c = pieces(2, piece), d = pieces(3, piece);
+    store_steps(codes, map(a & mask), map(b & mask), map(c & mask), map(d & mask));
+    store_steps(codes + 256, map(right<4>(a) & mask), map(right<4>(b) & mask), map(right<4>(c) & mask),
+                map(right<4>(d) & mask));
+}
+
+// The fp16 numbers at `b`, one per `stride` bytes, as float32.
+template <int stride>
+static inline void strided_halves(const uint8_t* b, float* to) {
+    uint16_t half[16];
+    for (int s = 0; s < 16; ++s) memcpy(half + s, b + s * stride, 2);
+    half_to_float16(half, to);
+}
+
+// A table of 16 signed values, offset, in every lane.
+static inline Bytes64 offset_table(const int8_t* values, int offset) {
+    uint8_t table[16];
+    for (int i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(values[i] + offset);
+    return every_lane(table);
+}
+
+template <>
+struct FastGroup<Q4_0> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        nibble_pieces(codes, [&](int s) { return b + 18 * s + 2; }, [](Bytes64 x) { return x; });
+        strided_halves<18>(b, scale);
+    }
+};
+
+template <>
+struct FastGroup<Q4_1> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
+        nibble_pieces(codes, [&](int s) { return b + 20 * s + 4; }, [](Bytes64 x) { return x; });
+        strided_halves<20>(b, scale);
+        strided_halves<20>(b + 2, minimum);
+        for (int s = 0; s < 16; ++s) minimum[s] = -minimum[s];
+    }
+};
+
+template <>
+struct FastGroup<IQ4_NL> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        const Bytes64 table = offset_table(non_linear, 128);
+        nibble_pieces(codes, [&](int s) { return b + 18 * s + 2; }, [&](Bytes64 x) { return look_up(table, x); });
+        strided_halves<18>(b, scale);
+    }
+};
+
+template <>
+struct FastGroup<MXFP4> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        const Bytes64 table = offset_table(e2m1_doubled, 12);
+        nibble_pieces(codes, [&](int s) { return b + 17 * s + 1; }, [&](Bytes64 x) { return look_up(table, x); });
+        for (int s = 0; s < 16; ++s) scale[s] = e8m0_to_half_float(b[17 * s]);
+    }
+};
+
+template <>
+struct FastGroup<IQ4_XS> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        const Bytes64 table = offset_table(non_linear, 128);
+        nibble_pieces(codes, [&](int s) { return b + 136 * (s / 8) + 8 + 16 * (s % 8); },
+                      [&](Bytes64 x) { return look_up(table, x); });
+        for (int s = 0; s < 16; ++s) {
+            const uint8_t* block = b + 136 * (s / 8);
+            const int low = block[4 + s % 8 / 2] >> 4 * (s % 2) & 15, high = read16(block + 2) >> 2 * (s % 8) & 3;
+            scale[s] = half_to_float(read16(block)) * static_cast<float>((low | high << 4) - 32);
+        }
+    }
+};
+
+template <>
+struct FastGroup<Q8_0> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        const Bytes64 flip = bytes_of(128);
+        for (int h = 0; h < 2; ++h) {
+            auto piece = [&](int s) { return b + 34 * s + 2 + 16 * h; };
+            store_steps(codes + 256 * h, pieces(0, piece) ^ flip, pieces(1, piece) ^ flip, pieces(2, piece) ^ flip,
+                        pieces(3, piece) ^ flip);
+        }
+        strided_halves<34>(b, scale);
+    }
+};
+
+// d * small[0 .. 7] of one block and d * small[8 .. 15] of the next.
+static inline void two_block_scales(const uint8_t* small, float d0, float d1, float* to) {
+    for (int s = 0; s < 8; ++s) to[s] = d0 * static_cast<float>(small[s]);
+    for (int s = 8; s < 16; ++s) to[s] = d1 * static_cast<float>(small[s]);
+}
+
+// Q4_K and Q5_K: the 6-bit scales and minima of two blocks, unpacked eight at a time in 32-bit words.
+template <int bytes>
+static inline void k_scales2(const uint8_t* b, float* scale, float* minimum) {
+    uint8_t small[16], smaller[16];
+    for (int block = 0; block < 2; ++block) {
+        uint32_t word[3];
+        memcpy(word, b + bytes * block + 4, 12);
+        const uint32_t out[4] = {word[0] & 0x3f3f3f3fu, (word[2] & 0x0f0f0f0fu) | (word[0] >> 6 & 0x03030303u) << 4,
+                                 word[1] & 0x3f3f3f3fu, (word[2] >> 4 & 0x0f0f0f0fu) | (word[1] >> 6 & 0x03030303u) << 4};
+        memcpy(small + 8 * block, out, 8);
+        memcpy(smaller + 8 * block, out + 2, 8);
+    }
+    two_block_scales(small, half_to_float(read16(b)), half_to_float(read16(b + bytes)), scale);
+    two_block_scales(smaller, half_to_float(read16(b + 2)), half_to_float(read16(b + bytes + 2)), minimum);
+}
+
+template <>
+struct FastGroup<Q4_K> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
+        const Bytes64 mask = bytes_of(15);
+        for (int h = 0; h < 2; ++h) {
+            const uint8_t *p = b + 16 + 16 * h, *q = p + 144;
+            const Bytes64 even = lanes(p, p + 64, q, q + 64), odd = lanes(p + 32, p + 96, q + 32, q + 96);
+            store_steps(codes + 256 * h, even & mask, right<4>(even) & mask, odd & mask, right<4>(odd) & mask);
+        }
+        k_scales2<144>(b, scale, minimum);
+    }
+};
+
+template <>
+struct FastGroup<Q5_K> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
+        const Bytes64 mask = bytes_of(15), fifth = bytes_of(16);
+        for (int h = 0; h < 2; ++h) {
+            const uint8_t *p = b + 48 + 16 * h, *q = p + 176, *x = b + 16 + 16 * h, *y = x + 176;
+            const Bytes64 even = lanes(p, p + 64, q, q + 64), odd = lanes(p + 32, p + 96, q + 32, q + 96);
+            const Bytes64 high = right_odd<4>(lanes(x, x, y, y));
+            store_steps(codes + 256 * h, (even & mask) | (left<4>(high) & fifth),
+                        (right<4>(even) & mask) | (left<3>(high) & fifth), (odd & mask) | (left<2>(high) & fifth),
+                        (right<4>(odd) & mask) | (left<1>(high) & fifth));
+        }
+        k_scales2<176>(b, scale, minimum);
+    }
+};
+
+// Sub-block s = 4L + k of 16 values is (half h = L / 2, bit pair g = 2 (L % 2) + k / 2, part e = k % 2) of the block.
+template <>
+struct FastGroup<Q6_K> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        const Bytes64 mask = bytes_of(15), top = bytes_of(48);
+        Bytes64 low[4], high[2];
+        for (int k = 0; k < 4; ++k) {
+            const uint8_t* p = b + 16 * k;
+            low[k] = right_odd<4>(lanes(p, p, p + 64, p + 64)) & mask;
+        }
+        for (int e = 0; e < 2; ++e) {
+            const uint8_t* p = b + 128 + 16 * e;
+            high[e] = right_odd<4>(lanes(p, p, p + 32, p + 32));
+        }
+        store_steps(codes, low[0] | (left<4>(high[0]) & top), low[1] | (left<4>(high[1]) & top),
+                    low[2] | (left<2>(high[0]) & top), low[3] | (left<2>(high[1]) & top));
+        const float d = half_to_float(read16(b + 208));
+        for (int s = 0; s < 16; ++s) scale[s] = d * static_cast<float>(static_cast<int8_t>(b[192 + s]));
+    }
+};
+
+template <>
+struct FastGroup<Q2_K> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
+        const Bytes64 mask = bytes_of(3);
+        Bytes64 crumbs[2];
+        for (int e = 0; e < 2; ++e) {
+            const uint8_t* p = b + 16 + 16 * e;
+            crumbs[e] = right_odd<4>(lanes(p, p, p + 32, p + 32));
+        }
+        store_steps(codes, crumbs[0] & mask, crumbs[1] & mask, right<2>(crumbs[0]) & mask, right<2>(crumbs[1]) & mask);
+        const float d = half_to_float(read16(b + 80)), dmin = half_to_float(read16(b + 82));
+        for (int s = 0; s < 16; ++s) {
+            scale[s] = d * static_cast<float>(b[s] & 15);
+            minimum[s] = dmin * static_cast<float>(b[s] >> 4);
+        }
+    }
+};
+
+#endif
+
+}  // namespace strata::STRATA_ISA
