@@ -55,6 +55,19 @@ def test_softplus() -> None:
     assert np.isnan(softplus(np.float32([np.nan]))[0])
 
 
+def test_softplus_equals_the_written_steps() -> None:
+    rng = np.random.default_rng(2)
+    for x in np.append(rng.uniform(-30, 20, 100), rng.uniform(-3, 0, 500)).astype(np.float32):
+        e = exp(-np.abs(np.float32([x])))[0]
+        s = e / np.float32(add32(2.0, e))
+        t = multiply32(s, s)
+        p = float(naive.LOG[0])
+        for c in naive.LOG[1:]:
+            p = fma32(p, t, c)
+        log1p = fma32(multiply32(s, t), p, 2.0 * float(s))
+        assert softplus(np.float32([x]))[0] == add32(max(float(x), 0.0), log1p)
+
+
 def test_sigmoid_and_silu() -> None:
     x = grid(-87.0, 88.0)
     want = 1 / (1 + np.exp(-x.astype(np.float64)))

@@ -123,5 +123,8 @@ def test_quantise_edges() -> None:
     assert got.d[2, 0] == 0 and np.isnan(got.d[2, 1]) and np.isnan(got.d[3, 0])
     assert not got.q.any() and not got.m.any()
     assert quantise_rows(np.zeros((0, 32), np.float32)).q.shape == (0, 32)
+    unit = 2.0**-149  # 190 / 127 rounds to 1 of the smallest subnormal, so the ratio is 190: clamped
+    tiny = quantise_rows(np.array([[190 * unit, -190 * unit, 3 * unit] + [0.0] * 29], np.float32))
+    assert tiny.d[0, 0] == unit and tiny.q[0, :4].tolist() == [127, -127, 3, 0]
     with pytest.raises(ValueError, match="rows of 48 values cannot be quantised"):
         quantise_rows(np.zeros((1, 48), np.float32))
