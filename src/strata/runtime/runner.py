@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from strata.core.errors import EngineError
+from strata.core.errors import EngineError, RequestError
 from strata.core.limits import Limits
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
@@ -54,12 +54,24 @@ class CpuRunner:
         return n if np.array_equal(self.states.tokens[slot, :n], np.asarray(tokens[:n])) else 0
 
     def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
-        """See `Runner.seat`: a sequence that continues what the slot holds is not read again."""
+        """See `Runner.seat`: a sequence that continues what the slot holds is not read again.
+
+        RequestError for token ids (also of a bias) outside the vocabulary, before anything changes.
+        """
+        self.check_ids(tokens, params)
         kept = self.held(slot, tokens)
         if not kept:
             self.states.clear(slot)
         self.seats[slot] = Seat(params, TokenCounts(tokens))
         return kept
+
+    def check_ids(self, tokens: Sequence[int], params: SamplingParams) -> None:
+        """RequestError when an id is outside the vocabulary."""
+        size = self.model.shape.vocabulary
+        for name, ids in (("token ids", tokens), ("logit_bias ids", [t for t, _ in params.logit_bias])):
+            if ids and not (0 <= min(ids) and max(ids) < size):
+                bad = next(t for t in ids if not 0 <= t < size)
+                raise RequestError(f"{name} must be from 0 to {size - 1}, found {bad}", param=name.split()[0])
 
     def release(self, slot: int) -> None:
         """See `Runner.release`: the state stays, for a request that continues it."""

@@ -1,0 +1,200 @@
+"""Equalities of the engine, bit for bit in the logits: placement, company and interruptions change nothing.
+
+    1  one slot = many slots            3  drafts on = drafts off
+    2  chunked prompt = whole prompt    6  restored = never parked
+
+Each has a negative control: with `tamper` one stored value is changed on purpose, and the comparison must then name
+slot and position. (4 and 5 need a second device or stage.)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from strata.core.window import Window
+from strata.runtime.runner import CpuRunner
+from strata.state.sequence import SequenceStates
+
+Logits = list[npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One comparison: how many rows were compared, and where the first difference is ("" when there is none)."""
+
+    name: str
+    rows: int
+    difference: str
+
+    @property
+    def equal(self) -> bool:
+        """Whether every bit agreed."""
+        return not self.difference
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared."""
+
+    prompts: Sequence[Sequence[int]]
+    """Three or more, of different lengths."""
+    steps: int
+    """Tokens that each of them is continued by."""
+    tamper: bool = False
+
+
+class Equalities:
+    """Runs the comparisons on one runner with at least as many slots as prompts."""
+
+    def __init__(self, runner: CpuRunner, plan: Plan) -> None:
+        self.runner = runner
+        self.plan = plan
+        self.solo = [self.alone(0, p, (len(p),)) for p in plan.prompts]
+
+    def all(self) -> list[Verdict]:
+        """Every equality."""
+        return [self.slots(), self.chunks(), self.drafts(), self.restored()]
+
+    def tampered(self, slot: int) -> None:
+        """The negative control: change one value that the slot remembers."""
+        if self.plan.tamper:
+            spoil(self.runner.states, slot)
+
+    def read(self, slot: int, prompt: Sequence[int], chunks: Sequence[int]) -> npt.NDArray[np.float32]:
+        """Read a prompt in chunks from a clean slot -> the last row's logits."""
+        r = self.runner
+        r.states.clear(slot)
+        start, last = 0, np.empty(0, np.float32)
+        for i, size in enumerate(chunks):
+            final = i == len(chunks) - 1
+            window = Window(slot, start, tuple(prompt[start : start + size]), 1 if final else 0)
+            logits = r.forward([window])
+            r.states.commit(slot, size, r.ops)
+            start += size
+            if final:
+                last = logits[0].copy()
+            elif start == size:
+                self.tampered(slot)
+        return last
+
+    def go_on(self, slot: int, first: npt.NDArray[np.float32], steps: int) -> Logits:
+        """Greedy continuation, one token a step -> logits of every row including the first."""
+        r, out = self.runner, [first]
+        for _ in range(steps):
+            window = Window(slot, r.states.length[slot], (int(out[-1].argmax()),), 1)
+            out.append(r.forward([window])[0].copy())
+            r.states.commit(slot, 1, r.ops)
+        return out
+
+    def alone(self, slot: int, prompt: Sequence[int], chunks: Sequence[int]) -> Logits:
+        """One prompt, nobody else."""
+        return self.go_on(slot, self.read(slot, prompt, chunks), self.plan.steps)
+
+    def slots(self) -> Verdict:
+        """1: all prompts at once, the first reading while others decode, against each alone."""
+        r, prompts = self.runner, self.plan.prompts
+        got: list[Logits] = [[] for _ in prompts]
+        for slot in range(len(prompts)):
+            r.states.clear(slot)
+        tampered = False
+        while any(len(g) <= self.plan.steps for g in got):
+            windows = []
+            for slot, prompt in enumerate(prompts):
+                held = r.states.length[slot]
+                if held < len(prompt):
+                    chunk = prompt[held : held + 3 + 4 * slot]
+                    windows.append(Window(slot, held, tuple(chunk), int(held + len(chunk) == len(prompt))))
+                elif len(got[slot]) <= self.plan.steps:
+                    windows.append(Window(slot, held, (int(got[slot][-1].argmax()),), 1))
+            logits = r.forward(windows)
+            row = 0
+            for w in windows:
+                r.states.commit(w.slot, len(w.tokens), r.ops)
+                if w.score:
+                    got[w.slot].append(logits[row].copy())
+                    row += 1
+            if not tampered:
+                tampered = True
+                self.tampered(0)
+        return verdict("one slot = many slots", list(zip(self.solo, got, strict=True)))
+
+    def chunks(self) -> Verdict:
+        """2: a prompt read in pieces of 1, of 7, and in two halves, against whole."""
+        pairs = []
+        for prompt, solo in zip(self.plan.prompts, self.solo, strict=True):
+            for size in (1, 7, (len(prompt) + 1) // 2):
+                cuts = [min(size, len(prompt) - at) for at in range(0, len(prompt), size)]
+                pairs.append((solo, self.alone(1, prompt, cuts)))
+        return verdict("chunked prompt = whole prompt", pairs)
+
+    def drafts(self) -> Verdict:
+        """3: windows that carry right and wrong drafts, rejected at every place, against one token a step."""
+        r, pairs = self.runner, []
+        for prompt, solo in zip(self.plan.prompts, self.solo, strict=True):
+            tokens = [int(row.argmax()) for row in solo]
+            got: Logits = [self.read(1, prompt, (len(prompt),))]
+            self.tampered(1)
+            turn = 0
+            while len(got) <= self.plan.steps:
+                at, turn = len(got) - 1, turn + 1
+                right = tokens[at + 1 : at + 1 + turn % 4]
+                wrong = (tokens[(at + 1 + len(right)) % len(tokens)] + 1) % r.model.shape.vocabulary
+                window = Window(1, r.states.length[1], (tokens[at], *right, wrong), 2 + len(right))
+                logits = r.forward([window])
+                keep = 1 + len(right)
+                r.states.commit(1, keep, r.ops)
+                got += [row.copy() for row in logits[:keep]]
+            pairs.append((solo, got[: self.plan.steps + 1]))
+        return verdict("drafts on = drafts off", pairs)
+
+    def restored(self) -> Verdict:
+        """6: taken away in the middle, its slot used by another, put back into a third slot, against uninterrupted."""
+        r, pairs = self.runner, []
+        half = self.plan.steps // 2
+        for prompt, solo in zip(self.plan.prompts, self.solo, strict=True):
+            got = self.go_on(1, self.read(1, prompt, (len(prompt),)), half)
+            snapshot = r.states.snapshot(1)
+            self.read(1, self.plan.prompts[0], (len(self.plan.prompts[0]),))
+            r.states.restore(2, snapshot)
+            self.tampered(2)
+            got += self.go_on(2, got[-1], self.plan.steps - half)[1:]
+            pairs.append((solo, got))
+        return verdict("restored = never parked", pairs)
+
+
+def spoil(states: SequenceStates, slot: int) -> None:
+    """Flip one exponent bit of one value in every layer that remembers something."""
+    for layer in states.layers:
+        for plane in (layer.keys, layer.values):
+            if plane is not None and states.pages.held[slot]:
+                flip(plane.data[states.pages.held[slot][0], 0])
+        for tensor in (layer.conv, layer.delta, layer.ngram):
+            if tensor is not None:
+                flip(tensor[slot])
+
+
+def flip(tensor: torch.Tensor) -> None:
+    """Flip exponent bits of the largest value, in place."""
+    flat = tensor.view(-1)
+    at = int(flat.abs().argmax())
+    flat[at] = -2.0 * flat[at] - 1.0
+
+
+def verdict(name: str, pairs: Sequence[tuple[Logits, Logits]]) -> Verdict:
+    """Compare bits; name the first prompt, position and the two tokens where they differ."""
+    rows = 0
+    for prompt, (expected, got) in enumerate(pairs):
+        if len(expected) != len(got):
+            return Verdict(name, rows, f"comparison {prompt}: {len(got)} rows, expected {len(expected)}")
+        for at, (a, b) in enumerate(zip(expected, got, strict=True)):
+            rows += 1
+            if not np.array_equal(a.view(np.int32), b.view(np.int32)):
+                where = f"comparison {prompt}, answer position {at}"
+                gap = float(np.abs(a - b).max())
+                return Verdict(
+                    name, rows, f"{where}: tokens {int(a.argmax())} and {int(b.argmax())}, logits differ by {gap:g}"
+                )
+    return Verdict(name, rows, "")
