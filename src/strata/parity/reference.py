@@ -110,7 +110,8 @@ def select(x: Array, w: AttentionWeights, shape: IndexShape, rotary: Rotary, eps
         complete = (t + 1) // shape.ratio
         scores[t, complete:] = -np.inf
         kept[t, complete * shape.ratio : t + 1] = True
-        for block in np.argsort(-scores[t, :complete], kind="stable")[: shape.blocks]:
+        # equal scores: the later block
+        for block in complete - 1 - np.argsort(-scores[t, :complete][::-1], kind="stable")[: shape.blocks]:
             kept[t, block * shape.ratio : (block + 1) * shape.ratio] = True
     return Selection(kept, scores)
 
