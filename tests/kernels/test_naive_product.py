@@ -91,13 +91,13 @@ def test_another_lane_order_shows() -> None:
 
 @pytest.mark.parametrize("fmt", CODED + FLOATS, ids=lambda f: f.name)
 def test_a_row_does_not_depend_on_its_company(fmt: QuantFormat) -> None:
-    cols = 512
+    cols = 512 if fmt.kind == "codes" else 80
     weight, x = make_weight(fmt, 130, cols), activations(7, cols)
     (together,) = product(x, weight)
     for t in range(7):
         (alone,) = product(x[t : t + 1], weight)
         assert np.array_equal(alone[0].view(np.uint32), together[t].view(np.uint32))
-    many, _ = product(np.tile(x, (30, 1)), weight, weight)  # several bands of rows
+    many, _ = product(np.tile(x, (20, 1)), weight, weight)  # several bands of rows
     assert np.array_equal(many[:7].view(np.uint32), together.view(np.uint32))
 
 
