@@ -3,7 +3,8 @@
 select_blocks, for row t with n = (position + 1) // ratio complete blocks: `score_j = sum over heads h of
 relu(q_h . k_j)`, starting from +0, one plain addition per head in order; the dot by the lane rule; relu(x) is 0 for
 x < 0 and x otherwise, so NaN stays NaN. Blocks are ranked by score, the largest first; a NaN score ranks before every
-number, and equal scores (two NaN too) by the HIGHER j: of blocks that a relu set to 0 alike the nearest is kept. The first min(budget, n) are kept.
+number, and equal scores (two NaN too) by the higher j: of blocks that relu set to 0 alike the nearest is kept. The
+first min(budget, n) are kept.
 
 sparse_attention: attention/naive.py over the listed positions; lanes and sums count places of the list.
 """

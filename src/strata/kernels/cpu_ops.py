@@ -1,0 +1,126 @@
+"""Every operation in C++ behind the Ops protocol; bits as `naive_ops.NaiveOps`."""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.kernels.activate import cpu as activate_cpu
+from strata.kernels.attention import cpu as attention_cpu
+from strata.kernels.cache import cpu as cache_cpu
+from strata.kernels.conv import cpu as conv_cpu
+from strata.kernels.delta_rule import cpu as delta_rule_cpu
+from strata.kernels.embed import cpu as embed_cpu
+from strata.kernels.experts import cpu as experts_cpu
+from strata.kernels.linear import cpu as linear_cpu
+from strata.kernels.native import Native
+from strata.kernels.norm import cpu as norm_cpu
+from strata.kernels.ops import Activation, HeadPairing, RopeLayout
+from strata.kernels.rope import cpu as rope_cpu
+from strata.kernels.route import cpu as route_cpu
+from strata.kernels.sparse_attention import cpu as sparse_cpu
+from strata.kernels.streams import cpu as streams_cpu
+from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+
+
+class CpuOps:
+    """Implements `Ops` on the threads and instruction set of `native`, which the caller owns."""
+
+    def __init__(self, native: Native) -> None:
+        self.native = native
+
+    def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+        """See Ops.linear."""
+        return linear_cpu.linear(self.native, x, weights)
+
+    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+        """See Ops.embed."""
+        return embed_cpu.embed(self.native, ids, weight)
+
+    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.activate."""
+        return activate_cpu.activate(self.native, kind, x)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+        """See Ops.rms_norm."""
+        return norm_cpu.rms_norm(self.native, x, weight, eps, group)
+
+    def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+        """See Ops.l2_norm."""
+        return norm_cpu.l2_norm(self.native, x, eps, scale)
+
+    def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
+        """See Ops.rope."""
+        return rope_cpu.rope(self.native, x, cos, sin, layout)
+
+    def attention(
+        self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
+    ) -> torch.Tensor:
+        """See Ops.attention."""
+        return attention_cpu.attention(self.native, q, keys, values, rows, scale)
+
+    def select_blocks(
+        self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.select_blocks."""
+        return sparse_cpu.select_blocks(self.native, q, block_keys, rows, ratio, budget)
+
+    def sparse_attention(
+        self,
+        q: torch.Tensor,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        scale: float,
+        positions: torch.Tensor,
+        count: torch.Tensor,
+    ) -> torch.Tensor:
+        """See Ops.sparse_attention."""
+        return sparse_cpu.sparse_attention(self.native, q, keys, values, rows, scale, positions, count)
+
+    def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+        """See Ops.cache_write."""
+        cache_cpu.cache_write(plane, slots, entries, x)
+
+    def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
+        """See Ops.pool_blocks."""
+        return cache_cpu.pool_blocks(self.native, raw, slots, blocks, ratio)
+
+    def causal_conv(
+        self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+    ) -> torch.Tensor:
+        """See Ops.causal_conv."""
+        return conv_cpu.causal_conv(self.native, x, weight, history, rows, dilation)
+
+    def delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+    ) -> torch.Tensor:
+        """See Ops.delta_rule."""
+        return delta_rule_cpu.delta_rule(self.native, qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.route."""
+        return route_cpu.route(self.native, logits, top_k, renormalise)
+
+    def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
+        """See Ops.experts."""
+        return experts_cpu.experts(self.native, x, ids, weights, bank)
+
+    def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.stream_mix."""
+        return streams_cpu.stream_mix(self.native, gate, x, streams)
+
+    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See Ops.stream_add."""
+        return streams_cpu.stream_add(self.native, residual, y, weights)
+
+    def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """See Ops.row_dot."""
+        return norm_cpu.row_dot(self.native, a, b)
