@@ -1,0 +1,49 @@
+"""NaiveOps and CpuOps both fit the Ops protocol, and hand each operation its own arguments."""
+
+import inspect
+
+import pytest
+import torch
+
+from kernels.layer_cases import native, normal, paged, rows_of, same_bits
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.naive_ops import NaiveOps
+from strata.kernels.ops import Ops
+
+
+def operations() -> list[str]:
+    return [name for name, member in vars(Ops).items() if inspect.isfunction(member) and not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", operations())
+def test_signatures_equal_the_protocol(name: str) -> None:
+    wanted = inspect.signature(getattr(Ops, name))
+    assert inspect.signature(getattr(NaiveOps, name)) == wanted
+    assert inspect.signature(getattr(CpuOps, name)) == wanted
+
+
+def layers(ops: Ops) -> list[torch.Tensor]:
+    """One small pass through every operation that keeps or mixes rows."""
+    rows = rows_of([(1, 6, 3), (0, 2, 1)])
+    keys, values, raw = paged(1, [4, 12], 4, (1, 32)), paged(2, [4, 12], 4, (1, 32)), paged(3, [4, 12], 4, (32,))
+    x = ops.l2_norm(ops.rms_norm(normal(4, 4, 64), normal(5, 64), 1e-6, 64), 1e-6, 2.0)
+    q = ops.rope(x.reshape(4, 2, 32), normal(6, 4, 8), normal(7, 4, 8), "pairs")
+    ops.cache_write(keys, rows.slot, rows.position, q[:, :1].contiguous())
+    positions, count = ops.select_blocks(q, raw, rows, 2, 1)
+    pooled = ops.pool_blocks(raw, rows.slot, torch.zeros(4, dtype=torch.int32), 2)
+    dense = ops.attention(q, keys, values, rows, 0.2)
+    sparse = ops.sparse_attention(q, keys, values, rows, 0.2, positions, count)
+    history, state = torch.zeros(2, 3, 64), torch.zeros(2, 2, 16, 16)
+    convolved = ops.causal_conv(x, normal(8, 64, 4), history, rows, 1)
+    gates = normal(9, 4, 2).abs()
+    delta = ops.delta_rule(convolved, gates, gates, state, rows, 1, "tiled", 1e-6)
+    ids, weights = ops.route(x, 3, True)
+    mixed = ops.stream_add(x, ops.stream_mix(x, convolved, 2), gates)
+    dots = ops.row_dot(x, mixed)
+    return [dense, sparse, pooled, keys.data, history, state, delta, ids, weights, mixed, dots, positions, count]
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+def test_both_forms_give_the_same_bits(isa: str) -> None:
+    for a, b in zip(layers(NaiveOps()), layers(CpuOps(native(isa, 2))), strict=True):
+        assert same_bits(a, b)
