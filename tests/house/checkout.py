@@ -35,12 +35,15 @@ def write_wheel(folder: Path, name: str, version: str) -> str:
 
 BUILD = """
 import sys
+import time
 from pathlib import Path
 root = Path(__file__).resolve().parent.parent
 if (root / "broken").exists():
     sys.exit("kernel.cpp:1: error: this does not compile")
 with (root / "builds").open("a") as file:
     file.write("built\\n")
+while (root / "hold").exists():
+    time.sleep(0.02)
 (root / "src/strata/kernels/_native.test.so").write_bytes(b"")
 """
 

@@ -8,7 +8,9 @@ import ast
 import importlib.machinery
 import importlib.util
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +66,8 @@ def checkout(first_starts: FirstStarts) -> Iterator[Checkout]:
     yield shared
     for file, data in before.items():
         file.write_bytes(data)
-    (shared.root / "broken").unlink(missing_ok=True)
+    for name in ("broken", "hold"):
+        (shared.root / name).unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +150,41 @@ def test_a_failed_build_shows_the_compiler_and_the_next_start_goes_on(checkout: 
     assert failed.stderr.endswith("kernel.cpp:1: error: this does not compile\n")
     (checkout.root / "broken").unlink()
     assert checkout.start("serve", **NO_PIP).returncode == 0
+
+
+def start_a_build_that_holds(checkout: Checkout) -> "subprocess.Popen[str]":
+    """A start that is in the middle of phase 4, and stays there until the file `hold` goes."""
+    builds = checkout.builds
+    checkout.write("CMakeLists.txt", "changed to build again")
+    checkout.write("hold", "")
+    start = subprocess.Popen(checkout.command("serve"), env=checkout.environment(), stderr=subprocess.PIPE, text=True)
+    while checkout.builds == builds:
+        assert start.poll() is None
+        time.sleep(0.02)
+    return start
+
+
+def test_a_start_that_is_ended_ends_its_build_too(checkout: Checkout) -> None:
+    start = start_a_build_that_holds(checkout)
+    start.terminate()
+    start.communicate(timeout=RUN_TIMEOUT_S)
+    assert start.returncode == 128 + signal.SIGTERM
+    (checkout.root / "hold").unlink()
+    again = checkout.start("serve", **NO_PIP)
+    assert again.returncode == 0 and again.stderr.startswith("[4/4] building")
+
+
+def test_a_killed_start_leaves_the_lock_with_its_child(checkout: Checkout) -> None:
+    start = start_a_build_that_holds(checkout)
+    start.kill()
+    again = subprocess.Popen(checkout.command("serve"), env=checkout.environment(), stderr=subprocess.PIPE, text=True)
+    assert again.stderr is not None
+    assert "waiting for it" in again.stderr.readline()
+    (checkout.root / "hold").unlink()
+    assert again.stderr.readline().startswith("[4/4] building")
+    again.communicate(timeout=RUN_TIMEOUT_S)
+    start.communicate(timeout=RUN_TIMEOUT_S)
+    assert again.returncode == 0
 
 
 def test_a_file_that_does_not_match_its_hash_is_refused(checkout: Checkout) -> None:
