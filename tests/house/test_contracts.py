@@ -15,6 +15,7 @@ LINT = "import sys; from importlinter.cli import lint_imports_command as run; sy
 LAYERS = "A package imports only lower ones"
 PURE = "Pure packages never import torch, not even indirectly"
 ARCHITECTURES = "Architectures do not know each other"
+WIRE = "Wire dialects do not know each other"
 TOOLS = "Tool dialects do not know each other"
 
 PLANTS = {
@@ -28,7 +29,8 @@ PLANTS = {
         PURE,
     ),
     "another architecture": ({"models/llama.py": "import strata.models.qwen3moe"}, ARCHITECTURES),
-    "another dialect": (
+    "another wire dialect": ({"server/openai_completions.py": "import strata.server.openai_chat"}, WIRE),
+    "another tool dialect": (
         {"chat/tools/planted.py": "", "chat/tools/planted_too.py": "import strata.chat.tools.planted"},
         TOOLS,
     ),

@@ -1,8 +1,11 @@
 """The lock files: complete, hashed, free of addresses, and in step with pyproject.toml and with torch."""
 
+import ast
 import importlib.metadata
 import re
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -95,3 +98,29 @@ def test_every_locked_package_finds_its_own_requirements_in_the_lock() -> None:
 def test_a_requirement_that_is_not_met_is_found() -> None:
     locked = {"numpy": "1.26.4"}
     assert unmet(["numpy>=2.0", "rich", 'tomli; python_version < "3"', "numpy"], locked) == ["numpy>=2.0", "rich"]
+
+
+def imported(source: Path) -> set[str]:
+    """Distributions that the modules below `source` import, the standard library and the package itself left out."""
+    names: set[str] = set()
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.add(node.module.partition(".")[0])
+    return {canonicalize_name(name) for name in names - set(sys.stdlib_module_names) - {"strata"}}
+
+
+def declared() -> set[str]:
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    return {canonicalize_name(Requirement(line).name) for line in data["project"]["dependencies"]}
+
+
+def test_what_is_imported_is_what_is_declared() -> None:
+    assert imported(ROOT / "src") == declared()
+
+
+def test_an_undeclared_import_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import os\nimport strata.core\nfrom six.moves import x\nfrom . import y\n")
+    assert imported(tmp_path) == {"six"}
