@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from strata.core.errors import EngineError
+from strata.core.errors import CapacityError, EngineError, UnsupportedError
 from strata.kernels.ops import Ops
 from strata.kernels.views import PagedPlane, Rows
 from strata.state.journal import Backup, LayerJournal, OpenWindow
@@ -15,6 +16,8 @@ from strata.state.layout import LayerLayout
 from strata.state.pages import PageTable
 
 PAGE = 64
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,12 @@ class SequenceStates:
     """The memory of all slots. A step is: reserve for each window, run the layers, commit or roll back each slot."""
 
     def __init__(self, layouts: Sequence[LayerLayout], slots: int, context: int) -> None:
+        """UnsupportedError when blocks of an indexer do not fit the pages evenly."""
+        for layout in layouts:
+            if layout.index is not None and PAGE % layout.index.ratio:
+                raise UnsupportedError(
+                    f"an indexer with blocks of {layout.index.ratio} tokens: expected a divisor of {PAGE} (one page)"
+                )
         pages_per_slot = -(-context // PAGE)
         pages = slots * pages_per_slot
         self.context = context
@@ -75,10 +84,15 @@ class SequenceStates:
         )
 
     def reserve(self, slot: int, tokens: Sequence[int], first_row: int, keep: bool) -> None:
-        """Make room for a window of `tokens` at the slot's length; `keep` = it may be cut short at commit."""
+        """Make room for a window of `tokens` at the slot's length; `keep` = it may be cut short at commit.
+
+        CapacityError, with nothing changed, when they do not fit.
+        """
         start = self.length[slot]
         if slot in self.open:
             raise EngineError(f"slot {slot} has a window open already")
+        if start + len(tokens) > self.context:
+            raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
         self.pages.grow(slot, start + len(tokens))
         held = self.pages.held[slot]
         self.table[slot, : len(held)] = torch.tensor(held, dtype=torch.int32)
@@ -97,16 +111,26 @@ class SequenceStates:
         return backup
 
     def commit(self, slot: int, rows: int, ops: Ops) -> None:
-        """Keep the first `rows` rows of the slot's open window; the rest never happened."""
-        window = self.open.pop(slot)
+        """Keep the first `rows` rows of the slot's open window; the rest never happened.
+
+        EngineError, with the window still open, when no window is open or it cannot be cut to `rows`.
+        """
+        window = self.open.get(slot)
+        if window is None:
+            raise EngineError(f"slot {slot} has no window open")
         if not 0 <= rows <= window.rows:
             raise EngineError(f"slot {slot}: {rows} rows to commit of a window of {window.rows}")
+        if rows < window.rows and window.backup is None:
+            raise EngineError(f"slot {slot}: a window that was to be committed whole was cut to {rows} rows")
         self.length[slot] += rows
-        if rows < window.rows:
-            if window.backup is None:
-                raise EngineError(f"slot {slot}: a window that was to be committed whole was cut to {rows} rows")
+        if rows < window.rows and window.backup is not None:
             self._redo(slot, window, window.backup, rows, ops)
             self.pages.shrink(slot, self.length[slot])
+        self._close(slot)
+
+    def _close(self, slot: int) -> None:
+        """The slot's window is over; with the last one of the step its journal goes."""
+        self.open.pop(slot, None)
         if not self.open:
             self.journal = [LayerJournal() for _ in self.layouts]
             self.journaling = False
@@ -127,18 +151,18 @@ class SequenceStates:
             if layer.conv is not None and layer.delta is not None and layout is not None:
                 layer.conv[slot] = backup.conv[i]
                 layer.delta[slot] = backup.delta[i]
-                if rows and journal.conv is not None and journal.rule is not None:
-                    shift_history(layer.conv[slot], journal.conv[first:last])
-                    qkv, beta, decay = (t[first:last].contiguous() for t in journal.rule)
+                if rows:
+                    shift_history(layer.conv[slot], recorded(journal.conv, i)[first:last])
+                    qkv, beta, decay = (t[first:last].contiguous() for t in recorded(journal.rule, i))
                     ops.delta_rule(qkv, beta, decay, layer.delta, view, layout.key_heads, layout.pairing, layout.eps)
             if layer.ngram is not None:
                 layer.ngram[slot] = backup.ngram[i]
-                if rows and journal.ngram is not None:
-                    shift_history(layer.ngram[slot], journal.ngram[first:last])
+                if rows:
+                    shift_history(layer.ngram[slot], recorded(journal.ngram, i)[first:last])
 
     def clear(self, slot: int) -> None:
-        """Forget the slot's sequence."""
-        self.open.pop(slot, None)
+        """Forget the slot's sequence, and its open window if there is one."""
+        self._close(slot)
         self.length[slot] = 0
         self.pages.shrink(slot, 0)
         for layer in self.layers:
@@ -157,9 +181,11 @@ class SequenceStates:
         return Snapshot(self.tokens[slot, :n].copy(), paged, recurrent)
 
     def restore(self, slot: int, snapshot: Snapshot) -> None:
-        """Make the slot remember exactly what the snapshot does."""
+        """Make the slot remember exactly what the snapshot does; CapacityError, the slot cleared, when it cannot."""
         self.clear(slot)
         n = len(snapshot.tokens)
+        if n > self.context:
+            raise CapacityError(f"slot {slot} holds {self.context} tokens, the snapshot has {n}")
         self.pages.grow(slot, n)
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
         self.table[slot, : len(held)] = held.to(torch.int32)
@@ -173,16 +199,23 @@ class SequenceStates:
     def _planes(self) -> list[tuple[str, PagedPlane]]:
         found = []
         for i, layer in enumerate(self.layers):
-            named = zip(("k", "v", "raw", "block"), (layer.keys, layer.values, layer.raw_keys, layer.block_keys), strict=True)
-            found += [(f"{i}.{name}", plane) for name, plane in named if plane is not None]
+            planes = {"k": layer.keys, "v": layer.values, "raw": layer.raw_keys, "block": layer.block_keys}
+            found += [(f"{i}.{name}", plane) for name, plane in planes.items() if plane is not None]
         return found
 
     def _recurrent(self) -> list[tuple[str, torch.Tensor]]:
         found = []
         for i, layer in enumerate(self.layers):
-            named = zip(("conv", "delta", "ngram"), (layer.conv, layer.delta, layer.ngram), strict=True)
-            found += [(f"{i}.{name}", tensor) for name, tensor in named if tensor is not None]
+            tensors = {"conv": layer.conv, "delta": layer.delta, "ngram": layer.ngram}
+            found += [(f"{i}.{name}", tensor) for name, tensor in tensors.items() if tensor is not None]
         return found
+
+
+def recorded(journal: T | None, layer: int) -> T:
+    """What a layer wrote down in the step; EngineError when it did not."""
+    if journal is None:
+        raise EngineError(f"layer {layer} kept no journal of the step, its state cannot be taken back")
+    return journal
 
 
 def shift_history(history: torch.Tensor, columns: torch.Tensor) -> None:
