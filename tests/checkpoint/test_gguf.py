@@ -262,6 +262,8 @@ def test_offsets(path: Path, offsets: tuple[int, int], says: str | None) -> None
 def test_overlap_by_a_long_tensor(path: Path) -> None:
     tensors = [Raw("long", (24,), 0, 0), Raw("inside", (8,), 0, 32)]
     assert "tensors long and inside: expected separate bytes" in refused(path, gguf([], tensors, bytes(96)))
+    tensors = [Raw("long", (9,), 0, 0), Raw("next", (8,), 0, 32)]
+    assert "tensors long and next: expected separate bytes" in refused(path, gguf([], tensors, bytes(64)))
 
 
 def test_every_type_id_is_read_or_named(path: Path) -> None:
@@ -284,16 +286,16 @@ def test_row_must_fill_blocks(path: Path) -> None:
     assert "tensor w: expected rows of a multiple of 32 values for Q8_0, found 48" in message
 
 
-@pytest.mark.parametrize("others", ["first", "last", "alone", "larger"])
+@pytest.mark.parametrize("others", ["first", "last", "alone", "larger", "larger alone"])
 def test_type_42_of_another_program(path: Path, others: str) -> None:
     values = 64 * 128
     # 34 bytes per 128 values, where ggml's Q2_0 has 18 per 64; "larger": some format with more bytes
-    nbytes = values if others == "larger" else values // 128 * 34
+    nbytes = values if "larger" in others else values // 128 * 34
     odd, plain = Raw("odd", (values,), 42, 0), Raw("plain", (8,), 0, -(-nbytes // 32) * 32)
     if others == "last":
         odd, plain = Raw("odd", (values,), 42, 32), Raw("plain", (8,), 0, 0)
-    tensors = [odd] if others == "alone" else [odd, plain]
-    message = refused(path, gguf([], tensors, bytes(-(-nbytes // 32) * 32 + (0 if others == "alone" else 32))))
+    tensors = [odd] if "alone" in others else [odd, plain]
+    message = refused(path, gguf([], tensors, bytes(-(-nbytes // 32) * 32 + 32 * len(tensors[1:]))))
     assert "tensor odd" in message and "Q2_0" in message
 
 
@@ -345,6 +347,17 @@ def test_damaged_keys(path: Path, keys: list[bytes], says: str) -> None:
     assert says in refused(path, gguf(keys, PLAIN, DATA))
 
 
+@pytest.mark.parametrize("as_array", [False, True])
+def test_text_that_ends_one_byte_behind_the_file(path: Path, as_array: bool) -> None:
+    payload = struct.pack("<Q", 5) + b"abcd"
+    last = key_array("k", 8, 1, payload) if as_array else key("k", 8, payload)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+    assert "needs 5 bytes" in refused(path, head + last)
+    path.write_bytes(head + last + b"e")
+    with open_gguf(path) as checkpoint:
+        assert checkpoint.metadata.values["k"] == (("abcde",) if as_array else "abcde")
+
+
 def test_doubled_tensor(path: Path) -> None:
     assert "tensor t: expected once, found twice" in refused(path, gguf([], [*PLAIN, Raw("t", (8,), 0, 32)], bytes(64)))
 
@@ -370,14 +383,16 @@ def test_flipped_bytes_never_do_worse_than_an_error(path: Path, flips: list[tupl
 
 def test_closing_gives_files_back(path: Path) -> None:
     good, bad = full_gguf(), full_gguf()[:-1]
+    kept = []  # errors with their tracebacks, which keep the frames that read the file
     gc.collect()
     before = open_files()
     for data in (good, bad, gguf([key_array("k", 7, 1, b"\7")], PLAIN, DATA)) * 5:
         path.write_bytes(data)
         try:
             open_gguf(path).close()
-        except CheckpointError:
-            continue
+        except CheckpointError as error:
+            kept.append(error)
+    assert len(kept) == 10
     assert open_files() == before
     path.write_bytes(good)
     checkpoint = open_gguf(path)
