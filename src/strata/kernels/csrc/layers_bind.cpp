@@ -111,11 +111,22 @@ int64_t count_blocks(const int32_t* slot, int64_t rows, int64_t rows_per_block) 
     return blocks;
 }
 
+// Rows that pass over the cache together: with their heads at most 64 rows of scores and 8 MiB of them, so that the
+// cache is read rarely, but at least four blocks a thread where 16 rows of scores leave the choice.
+int64_t rows_together(const AttentionCall& call, int64_t group, int64_t stride, int64_t threads) {
+    if (call.listed || group >= 64) return 1;
+    const int64_t least = std::max<int64_t>(1, 16 / group);
+    const int64_t shared = call.rows * call.kv_heads / (4 * threads);
+    const int64_t held = (2 << 20) / std::max<int64_t>(1, group * stride);
+    return std::max(least, std::min({64 / group, shared, held}));
+}
+
 // Whole blocks are shared out unless they are too few for the threads and the work is worth four forks (about 1 M
 // multiply-adds, 50 us).
 void attend(Native& native, const AttentionCall& call, int64_t longest) {
     const int64_t group = call.heads / call.kv_heads, threads = native.pool().threads();
-    AttentionPlan plan = {call.listed || group >= 16 ? 1 : 16 / group, (longest + 15) / 16 * 16, false};
+    const int64_t stride = (longest + 15) / 16 * 16;
+    AttentionPlan plan = {rows_together(call, group, stride, threads), stride, false};
     const int64_t blocks = count_blocks(call.slot, call.rows, plan.rows_per_block);
     plan.split = threads > 1 && blocks * call.kv_heads < 2 * threads &&
                  call.rows * call.heads * call.dim * longest >= 1 << 20;
