@@ -12,6 +12,9 @@
 #pragma once
 
 #include <stdint.h>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #ifndef STRATA_INLINE
 #define STRATA_INLINE static inline
@@ -37,11 +40,15 @@ STRATA_INLINE uint32_t read16(const uint8_t* b) { return b[0] | b[1] << 8; }
 STRATA_INLINE uint32_t read32(const uint8_t* b) { return read16(b) | read16(b + 2) << 16; }
 
 STRATA_INLINE float half_to_float(uint32_t half) {
+#if defined(__F16C__)
+    return _cvtsh_ss(static_cast<unsigned short>(half));
+#else
     const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 0x3ff;
     if (exponent == 31) return float_of_bits(sign | 0x7f800000u | mantissa << 13);
     if (exponent != 0) return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
     const float small = static_cast<float>(mantissa) * float_of_bits(0x33800000u);  // 2^-24
     return float_of_bits(sign | bits_of_float(small));
+#endif
 }
 
 // float8_e4m3fn: bias 7, subnormals, no infinities, 0x7f and 0xff are NaN.

@@ -38,9 +38,10 @@ static inline void nibble_pieces(uint8_t* codes, Piece piece, Map map) {
 // The fp16 numbers at `b`, one per `stride` bytes, as float32.
 template <int stride>
 static inline void strided_halves(const uint8_t* b, float* to) {
-    uint16_t half[16];
-    for (int s = 0; s < 16; ++s) memcpy(half + s, b + s * stride, 2);
-    half_to_float16(half, to);
+    auto half = [&](int s) { return static_cast<short>(read16(b + s * stride)); };
+    for (int i = 0; i < 16; i += 8)
+        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_setr_epi16(half(i), half(i + 1), half(i + 2), half(i + 3), half(i + 4),
+                                                                half(i + 5), half(i + 6), half(i + 7))));
 }
 
 // A table of 16 signed values, offset, in every lane.
@@ -97,11 +98,20 @@ struct FastGroup<IQ4_XS> {
         const Bytes64 table = offset_table(non_linear, 128);
         nibble_pieces(codes, [&](int s) { return b + 136 * (s / 8) + 8 + 16 * (s % 8); },
                       [&](Bytes64 x) { return look_up(table, x); });
-        for (int s = 0; s < 16; ++s) {
-            const uint8_t* block = b + 136 * (s / 8);
-            const int low = block[4 + s % 8 / 2] >> 4 * (s % 2) & 15, high = read16(block + 2) >> 2 * (s % 8) & 3;
-            scale[s] = half_to_float(read16(block)) * static_cast<float>((low | high << 4) - 32);
-        }
+        const __m128i small = bytes16(small_scales(b), small_scales(b + 136));
+        scale16(_mm_sub_epi8(small, _mm_set1_epi8(32)), half_to_float(read16(b)), half_to_float(read16(b + 136)), scale);
+    }
+
+    // Eight scales of 6 bits as bytes: nibbles of 4 bytes, and two more bits each of a 16-bit word.
+    static uint64_t small_scales(const uint8_t* block) {
+        uint64_t low = read32(block + 4), high = read16(block + 2);
+        low = (low | low << 16) & 0x0000ffff0000ffffu;
+        low = (low | low << 8) & 0x00ff00ff00ff00ffu;
+        low = (low | low << 4) & 0x0f0f0f0f0f0f0f0fu;
+        high = (high | high << 24) & 0x000000ff000000ffu;
+        high = (high | high << 12) & 0x000f000f000f000fu;
+        high = (high | high << 6) & 0x0303030303030303u;
+        return low | high << 4;
     }
 };
 
@@ -119,26 +129,21 @@ struct FastGroup<Q8_0> {
     }
 };
 
-// d * small[0 .. 7] of one block and d * small[8 .. 15] of the next.
-static inline void two_block_scales(const uint8_t* small, float d0, float d1, float* to) {
-    for (int s = 0; s < 8; ++s) to[s] = d0 * static_cast<float>(small[s]);
-    for (int s = 8; s < 16; ++s) to[s] = d1 * static_cast<float>(small[s]);
-}
-
-// Q4_K and Q5_K: the 6-bit scales and minima of two blocks, unpacked eight at a time in 32-bit words.
+// Q4_K and Q5_K: the 6-bit scales and minima of two blocks, four at a time in 32-bit words.
 template <int bytes>
 static inline void k_scales2(const uint8_t* b, float* scale, float* minimum) {
-    uint8_t small[16], smaller[16];
+    uint64_t small[2], smaller[2];
     for (int block = 0; block < 2; ++block) {
-        uint32_t word[3];
-        memcpy(word, b + bytes * block + 4, 12);
-        const uint32_t out[4] = {word[0] & 0x3f3f3f3fu, (word[2] & 0x0f0f0f0fu) | (word[0] >> 6 & 0x03030303u) << 4,
-                                 word[1] & 0x3f3f3f3fu, (word[2] >> 4 & 0x0f0f0f0fu) | (word[1] >> 6 & 0x03030303u) << 4};
-        memcpy(small + 8 * block, out, 8);
-        memcpy(smaller + 8 * block, out + 2, 8);
+        const uint8_t* from = b + bytes * block + 4;
+        const uint32_t w0 = read32(from), w1 = read32(from + 4), w2 = read32(from + 8);
+        const uint64_t high = (w2 & 0x0f0f0f0fu) | (w0 >> 6 & 0x03030303u) << 4;
+        const uint64_t higher = (w2 >> 4 & 0x0f0f0f0fu) | (w1 >> 6 & 0x03030303u) << 4;
+        small[block] = (w0 & 0x3f3f3f3fu) | high << 32;
+        smaller[block] = (w1 & 0x3f3f3f3fu) | higher << 32;
     }
-    two_block_scales(small, half_to_float(read16(b)), half_to_float(read16(b + bytes)), scale);
-    two_block_scales(smaller, half_to_float(read16(b + 2)), half_to_float(read16(b + bytes + 2)), minimum);
+    const uint8_t* c = b + bytes;
+    scale16(bytes16(small[0], small[1]), half_to_float(read16(b)), half_to_float(read16(c)), scale);
+    scale16(bytes16(smaller[0], smaller[1]), half_to_float(read16(b + 2)), half_to_float(read16(c + 2)), minimum);
 }
 
 template <>
@@ -190,7 +195,7 @@ struct FastGroup<Q6_K> {
         store_steps(codes, low[0] | (left<4>(high[0]) & top), low[1] | (left<4>(high[1]) & top),
                     low[2] | (left<2>(high[0]) & top), low[3] | (left<2>(high[1]) & top));
         const float d = half_to_float(read16(b + 208));
-        for (int s = 0; s < 16; ++s) scale[s] = d * static_cast<float>(static_cast<int8_t>(b[192 + s]));
+        scale16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b + 192)), d, d, scale);
     }
 };
 
@@ -206,10 +211,9 @@ struct FastGroup<Q2_K> {
         }
         store_steps(codes, crumbs[0] & mask, crumbs[1] & mask, right<2>(crumbs[0]) & mask, right<2>(crumbs[1]) & mask);
         const float d = half_to_float(read16(b + 80)), dmin = half_to_float(read16(b + 82));
-        for (int s = 0; s < 16; ++s) {
-            scale[s] = d * static_cast<float>(b[s] & 15);
-            minimum[s] = dmin * static_cast<float>(b[s] >> 4);
-        }
+        const __m128i small = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)), low = _mm_set1_epi8(15);
+        scale16(_mm_and_si128(small, low), d, d, scale);
+        scale16(_mm_and_si128(_mm_srli_epi16(small, 4), low), dmin, dmin, minimum);
     }
 };
 

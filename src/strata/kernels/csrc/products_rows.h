@@ -93,6 +93,8 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
                 float* scales = reinterpret_cast<float*>(codes + group_values);
                 w[r] = {codes, scales, scales + 16 * x.groups};
                 format.codes(weight, base + r, codes, scales, scales + 16 * x.groups);
+            } else if (weight.format == 0 && reinterpret_cast<uintptr_t>(weight.data) % 4 == 0) {  // F32 as it lies
+                values[r] = reinterpret_cast<const float*>(weight.data) + (base + r) * in.cols;
             } else {
                 float* row = static_cast<float*>(scratch) + r * in.cols;
                 format.floats(weight, base + r, row);

@@ -106,10 +106,23 @@ static inline void store_steps(uint8_t* codes, Bytes64 a, Bytes64 b, Bytes64 c, 
     store(codes + 192, high64(ab1, cd1));
 }
 
-// 16 fp16 values to float32, exactly.
-static inline void half_to_float16(const uint16_t* from, float* to) {
-    for (int i = 0; i < 16; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+// 16 small integers of one or two blocks as float32, times the blocks' scales: values 0 .. 7 by d0, the rest by d1.
+// Everything stays in registers: a vector load of bytes just stored one by one would wait for them to reach the cache.
+static inline void scale16(__m128i small, float d0, float d1, float* to) {
+    const __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(small));
+    const __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(small, small)));
+    _mm256_storeu_ps(to, _mm256_mul_ps(_mm256_set1_ps(d0), low));
+    _mm256_storeu_ps(to + 8, _mm256_mul_ps(_mm256_set1_ps(d1), high));
+}
+
+static inline __m128i bytes16(uint64_t low, uint64_t high) {
+    return _mm_set_epi64x(static_cast<long long>(high), static_cast<long long>(low));
+}
+
+// The 16 nibbles of 8 bytes, low ones first, as bytes.
+static inline __m128i nibbles16(const uint8_t* b) {
+    const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(b)), mask = _mm_set1_epi8(15);
+    return _mm_unpacklo_epi8(_mm_and_si128(packed, mask), _mm_and_si128(_mm_srli_epi16(packed, 4), mask));
 }
 
 }  // namespace strata::STRATA_ISA
