@@ -1,0 +1,86 @@
+"""The composition root: a model's path and a person's wishes become a running engine."""
+
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from strata.checkpoint.checkpoint import Checkpoint
+from strata.checkpoint.locate import open_checkpoint
+from strata.core.errors import UsageError
+from strata.core.limits import Limits
+from strata.core.log import Log
+from strata.engine.engine import Engine, EngineSettings
+from strata.engine.scheduler import Settings
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.naive_ops import NaiveOps
+from strata.kernels.native import Native
+from strata.kernels.ops import Ops
+from strata.layers.batch import Tap
+from strata.models.base import Model
+from strata.models.registry import build_model
+from strata.plan.machine import Machine, available_memory
+from strata.plan.plan import ModelSizes, Plan, make_plan
+from strata.plan.wishes import Wishes
+from strata.runtime.runner import CpuRunner
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model ready to run, with everything that was decided on the way."""
+
+    checkpoint: Checkpoint
+    model: Model
+    plan: Plan
+    runner: CpuRunner
+    engine: Engine
+
+
+def demo_path() -> Path:
+    """The packaged demo model."""
+    path = Path(str(resources.files("strata").joinpath("data", "demo.gguf")))
+    if not path.is_file():
+        raise UsageError("no model was named and the packaged demo model is missing", "name a .gguf file or a folder")
+    return path
+
+
+def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
+    """The operations (C++ for an instruction set, or the naive specification), and the machine they run on."""
+    if wishes.device not in ("auto", "cpu"):
+        raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
+    if wishes.kv_type != "f32":
+        raise UsageError(f"--kv-type {wishes.kv_type}: only f32 is built", "use --kv-type f32 or leave it out")
+    if wishes.isa == "naive":
+        return NaiveOps(), Machine(1, "naive", available_memory())
+    native = Native(None if wishes.threads == "auto" else wishes.threads, wishes.isa)
+    return CpuOps(native), Machine(native.threads, native.isa, available_memory())
+
+
+def sizes_of(model: Model) -> ModelSizes:
+    """What the plan needs to know of a model."""
+    return ModelSizes(
+        context=model.shape.context,
+        token_bytes=sum(layout.token_bytes() for layout in model.layouts),
+        sequence_bytes=sum(layout.sequence_bytes() for layout in model.layouts),
+        expert_bytes=model.store.nbytes,
+    )
+
+
+def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: Tap | None = None) -> Loaded:
+    """Open, plan and build; the engine is not started yet."""
+    said = log if log is not None else Log()
+    checkpoint = open_checkpoint(Path(model) if model is not None else demo_path())
+    ops, machine = make_ops(wishes)
+    built = build_model(checkpoint, ops)
+    plan = make_plan(machine, sizes_of(built), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib)
+    for choice in plan.choices:
+        said.info("plan", setting=choice.name, value=choice.value, reason=choice.reason)
+    if plan.arena:
+        built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
+    limits = Limits(plan.slots, plan.context, plan.step_tokens)
+    runner = CpuRunner(built, ops, limits, tap)
+    settings = EngineSettings(
+        scheduler=Settings(chunk_tokens=plan.chunk),
+        requested_slots=plan.requested_slots,
+        slots_reason=plan.slots_reason,
+    )
+    return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said))
