@@ -1,9 +1,12 @@
-"""Sampling settings that a model's own files recommend."""
+"""What a request that says nothing gets: the user's wishes, else what the model's own files recommend."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.metadata import Metadata
+from strata.plan.wishes import Wishes
+from strata.sampling.params import SamplingParams
 
 _BOUNDS = {
     "temperature": (0.0, 100.0),
@@ -36,3 +39,18 @@ def _read(metadata: Metadata, keys: Mapping[str, str]) -> dict[str, float]:
         else:
             found[name] = metadata.number(key, *_BOUNDS[name])
     return found
+
+
+def defaults_from(wishes: Wishes, recommendation: Mapping[str, float]) -> SamplingParams:
+    """Sampling of a request that says nothing: the wishes, else the recommendation, else greedy."""
+    wished = {
+        "temperature": wishes.temp,
+        "top_k": wishes.top_k,
+        "top_p": wishes.top_p,
+        "min_p": wishes.min_p,
+        "repeat_penalty": wishes.repeat_penalty,
+        "presence_penalty": wishes.presence_penalty,
+        "frequency_penalty": wishes.frequency_penalty,
+    }
+    chosen: dict[str, Any] = dict(recommendation) | {k: v for k, v in wished.items() if v is not None}
+    return SamplingParams(**chosen)

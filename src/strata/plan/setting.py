@@ -86,12 +86,16 @@ class Setting:
         kinds = {"integer": "a whole number", "number": "a number", "text": "text", "switch": "true or false"}
         expected = f"one of {', '.join(self.choices)}" if self.choices else kinds[self.kind]
         if math.isfinite(self.low) and math.isfinite(self.high):
-            expected += f" from {self.low:g} to {self.high:g}"
+            expected += f" from {_plain(self.low)} to {_plain(self.high)}"
         elif math.isfinite(self.low):
-            expected += f" of {self.low:g} or more"
+            expected += f" of {_plain(self.low)} or more"
         if self.absent or self.word:
             expected += f", or {self.absent or self.word}"
         return UsageError(f"{source}: expected {expected}, found {found!r:.60}")
+
+
+def _plain(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:g}"
 
 
 def setting(default: Value, text: str, **more: Any) -> Any:

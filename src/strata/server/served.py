@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strata.chat.conversation import Conversation
-from strata.plan.wishes import Wishes
 from strata.sampling.params import SamplingParams
 from strata.server.errors import ApiError
 
@@ -45,18 +44,3 @@ class ServedModel:
             seed = secrets.randbits(48)
         first = dataclasses.replace(self.defaults, seed=seed, **given)
         return dataclasses.replace(first, seed=(seed + number) % (1 << 64))
-
-
-def defaults_from(wishes: Wishes, recommended: Mapping[str, float]) -> SamplingParams:
-    """Sampling of a request that says nothing: the wishes, else the model's recommendation, else greedy."""
-    wished = {
-        "temperature": wishes.temp,
-        "top_k": wishes.top_k,
-        "top_p": wishes.top_p,
-        "min_p": wishes.min_p,
-        "repeat_penalty": wishes.repeat_penalty,
-        "presence_penalty": wishes.presence_penalty,
-        "frequency_penalty": wishes.frequency_penalty,
-    }
-    chosen: dict[str, Any] = dict(recommended) | {k: v for k, v in wished.items() if v is not None}
-    return SamplingParams(**chosen)

@@ -1,0 +1,41 @@
+"""`strata engine`: the line protocol on stdin and stdout."""
+
+import io
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from strata.assemble import load
+from strata.chat.tokenizer import load_tokenizer
+from strata.cli.flags import Given, with_settings
+from strata.cli.output import make_log
+from strata.core.errors import StrataError
+from strata.engine.lines import Greeting, serve_lines
+from strata.engine.protocol import format_fatal
+from strata.plan.wishes import Wishes
+
+
+@with_settings(Wishes)
+def engine(
+    given: Given, model: Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")] = None
+) -> None:
+    """Speak the line protocol: one line each way, token ids only."""
+    wishes = given.resolve(Wishes)
+    # Standard output belongs to the protocol: whatever else is written there goes to standard error.
+    sys.stdout.flush()
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    os.dup2(2, 1)
+    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
+    try:
+        loaded = load(model, wishes, make_log(wishes))
+        stop_ids = load_tokenizer(loaded.checkpoint).stop_ids
+    except StrataError as error:
+        out.write(format_fatal(str(error)) + "\n")
+        out.flush()
+        raise
+    facts: dict[str, object] = {"model": loaded.checkpoint.path.name}
+    facts |= {choice.name: choice.value for choice in loaded.plan.choices}
+    greeting = Greeting(stop_ids, facts)
+    raise typer.Exit(serve_lines(loaded.engine, lines, out, greeting))
