@@ -149,6 +149,14 @@ def test_every_byte_has_a_letter() -> None:
     assert sorted(chat_tokenizer.BYTE_OF_LETTER.values()) == list(range(256))
 
 
+def test_markers_of_reasoning_are_text_even_where_the_vocabulary_calls_them_control() -> None:
+    definition = json.loads(tokenizer_json("qwen2"))
+    for token in definition["added_tokens"]:
+        token["special"] = True
+    tokenizer = from_metadata(metadata_of(definition, "qwen2"))
+    assert tokenizer.decode(tokenizer.encode("<think>a</think>b<|im_end|>")) == "<think>a</think>b"
+
+
 def test_ids_beyond_the_vocabulary_are_no_text() -> None:
     tokenizer = tiny()
     assert tokenizer.piece(tokenizer.size + 3) == b""

@@ -33,6 +33,10 @@ END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "
 """Control tokens that end an answer by their name, whatever the metadata lists (llama.cpp's rule)."""
 
 
+MARKERS = frozenset(("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"))
+"""Always text, though some vocabularies call them control tokens: an answer is split at them."""
+
+
 def _by_regex(pattern: str) -> pre_tokenizers.PreTokenizer:
     split = pre_tokenizers.Split(Regex(pattern), behavior="isolated", invert=False)
     return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
@@ -86,7 +90,7 @@ class Tokenizer:
         self._backend = backend
         self._pieces = pieces
         self._added = added
-        self.control = control
+        self.control = frozenset(token for token in control if added.get(token) not in MARKERS)
         """Tokens that are never text (turn markers and the like)."""
         self.bos = bos
         self.ids: Mapping[str, int] = {text: token for token, text in added.items()}
