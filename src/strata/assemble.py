@@ -1,10 +1,10 @@
 """The composition root: a model's path and a person's wishes become a running engine."""
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from strata.checkpoint.checkpoint import Checkpoint
+from strata.checkpoint.demo import model_path
 from strata.checkpoint.locate import open_checkpoint
 from strata.core.errors import UsageError
 from strata.core.limits import Limits
@@ -35,14 +35,6 @@ class Loaded:
     engine: Engine
 
 
-def demo_path() -> Path:
-    """The packaged demo model."""
-    path = Path(str(resources.files("strata").joinpath("data", "demo.gguf")))
-    if not path.is_file():
-        raise UsageError("no model was named and the packaged demo model is missing", "name a .gguf file or a folder")
-    return path
-
-
 def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
     """The operations (C++ for an instruction set, or the naive specification), and the machine they run on."""
     if wishes.device not in ("auto", "cpu"):
@@ -68,7 +60,7 @@ def sizes_of(model: Model) -> ModelSizes:
 def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: Tap | None = None) -> Loaded:
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
-    checkpoint = open_checkpoint(Path(model) if model is not None else demo_path())
+    checkpoint = open_checkpoint(model_path(model))
     ops, machine = make_ops(wishes)
     built = build_model(checkpoint, ops)
     plan = make_plan(machine, sizes_of(built), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib)
