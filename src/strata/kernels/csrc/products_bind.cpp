@@ -13,6 +13,7 @@
 #include "bind.h"
 #include "native.h"
 #include "products.h"
+#include "products_probe.h"
 
 namespace nb = nanobind;
 
@@ -123,6 +124,21 @@ void activate(Native& native, int kind, uintptr_t x, uintptr_t y, int64_t count)
         .activate(native.context(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
 }
 
+// benchmarks/probe_products.py: kind "plain" (Q4_K and IQ3_S) or "read".
+void probe(Native& native, const std::string& kind, const WeightTuple& weight, uintptr_t x, uintptr_t y) {
+    const WeightView view = view_of(weight);
+    const ProbeKernels& kernels = pick_probe_kernels(native.isa());
+    const std::string name = pick_product_kernels(native.isa()).formats[view.format].name;
+    const auto call = kind == "read"     ? kernels.read
+                      : name == "Q4_K"  ? kernels.plain_q4_k
+                      : name == "IQ3_S" ? kernels.plain_iq3_s
+                                        : nullptr;
+    if (!call) throw std::invalid_argument("no plain product of " + name + " for " + isa_name(native.isa()));
+    nb::gil_scoped_release released;
+    std::lock_guard<std::mutex> alone(native.busy());
+    call(native.context(), view, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y));
+}
+
 // (name, block, bytes, sub, minima) of every format code.
 std::vector<std::tuple<std::string, int, int, int, bool>> format_table() {
     std::vector<std::tuple<std::string, int, int, int, bool>> table;
@@ -139,6 +155,7 @@ void bind_products(nb::module_& m) {
     nb::class_<Bank>(m, "Bank").def(nb::init<const std::vector<WeightTuple>&, const std::vector<WeightTuple>&,
                                              const std::vector<WeightTuple>&>());
     m.def("format_table", &format_table);
+    m.def("probe", &probe);
     m.def("linear", &linear);
     m.def("experts", &experts);
     m.def("embed", &embed);

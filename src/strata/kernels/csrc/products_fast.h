@@ -35,21 +35,23 @@ static inline void nibble_pieces(uint8_t* codes, Piece piece, Map map) {
                 map(right<4>(d) & mask));
 }
 
-// The fp16 numbers at `b`, one per `stride` bytes, as float32.
-template <int stride>
+// The fp16 numbers at `b`, one per `stride` bytes, each for `shared` sub-blocks, as float32.
+template <int stride, int shared = 1>
 static inline void strided_halves(const uint8_t* b, float* to) {
-    auto half = [&](int s) { return static_cast<short>(read16(b + s * stride)); };
+    auto half = [&](int s) { return static_cast<short>(read16(b + s / shared * stride)); };
     for (int i = 0; i < 16; i += 8)
         _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_setr_epi16(half(i), half(i + 1), half(i + 2), half(i + 3), half(i + 4),
                                                                 half(i + 5), half(i + 6), half(i + 7))));
 }
 
-// A table of 16 signed values, offset, in every lane.
-static inline Bytes64 offset_table(const int8_t* values, int offset) {
-    uint8_t table[16];
-    for (int i = 0; i < 16; ++i) table[i] = static_cast<uint8_t>(values[i] + offset);
-    return every_lane(table);
-}
+// Tables of 16 signed values, with their format's offset.
+struct OffsetTable {
+    alignas(16) uint8_t code[16];
+    constexpr OffsetTable(const int8_t* values, int offset) : code() {
+        for (int i = 0; i < 16; ++i) code[i] = static_cast<uint8_t>(values[i] + offset);
+    }
+};
+static constexpr OffsetTable non_linear_codes(non_linear, 128), e2m1_codes(e2m1_doubled, 12);
 
 template <>
 struct FastGroup<Q4_0> {
@@ -75,7 +77,7 @@ template <>
 struct FastGroup<IQ4_NL> {
     static constexpr bool exists = true;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
-        const Bytes64 table = offset_table(non_linear, 128);
+        const Bytes64 table = every_lane(non_linear_codes.code);
         nibble_pieces(codes, [&](int s) { return b + 18 * s + 2; }, [&](Bytes64 x) { return look_up(table, x); });
         strided_halves<18>(b, scale);
     }
@@ -85,7 +87,7 @@ template <>
 struct FastGroup<MXFP4> {
     static constexpr bool exists = true;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
-        const Bytes64 table = offset_table(e2m1_doubled, 12);
+        const Bytes64 table = every_lane(e2m1_codes.code);
         nibble_pieces(codes, [&](int s) { return b + 17 * s + 1; }, [&](Bytes64 x) { return look_up(table, x); });
         for (int s = 0; s < 16; ++s) scale[s] = e8m0_to_half_float(b[17 * s]);
     }
@@ -95,7 +97,7 @@ template <>
 struct FastGroup<IQ4_XS> {
     static constexpr bool exists = true;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
-        const Bytes64 table = offset_table(non_linear, 128);
+        const Bytes64 table = every_lane(non_linear_codes.code);
         nibble_pieces(codes, [&](int s) { return b + 136 * (s / 8) + 8 + 16 * (s % 8); },
                       [&](Bytes64 x) { return look_up(table, x); });
         const __m128i small = bytes16(small_scales(b), small_scales(b + 136));

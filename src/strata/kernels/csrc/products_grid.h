@@ -220,7 +220,7 @@ struct FastGroup<Q2_0> {
             const __m512i crumbs = _mm512_multishift_epi64_epi8(windows, spread);
             _mm512_storeu_si512(codes + 64 * step, _mm512_and_si512(crumbs, _mm512_set1_epi8(3)));
         }
-        for (int s = 0; s < 16; ++s) scale[s] = half_to_float(read16(b + 18 * (s / 2)));
+        strided_halves<18, 2>(b, scale);
     }
 };
 
