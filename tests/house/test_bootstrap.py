@@ -59,7 +59,8 @@ def first_starts(tmp_path_factory: pytest.TempPathFactory) -> FirstStarts:
 def checkout(first_starts: FirstStarts) -> Iterator[Checkout]:
     """The shared checkout, set up for commands and for tests; what a test changes is put back."""
     shared = first_starts.checkout
-    files = [f for f in shared.root.glob("[rsC]*/**/*") if f.is_file() and f.suffix != ".pyc"]
+    files = [f for top in ("requirements", "scripts", "src") for f in (shared.root / top).rglob("*") if f.is_file()]
+    files += [shared.root / "CMakeLists.txt"]
     before = {file: file.read_bytes() for file in files}
     done = shared.start("test")
     assert done.returncode == 0, done.stderr
@@ -152,12 +153,12 @@ def test_a_failed_build_shows_the_compiler_and_the_next_start_goes_on(checkout: 
     assert checkout.start("serve", **NO_PIP).returncode == 0
 
 
-def start_a_build_that_holds(checkout: Checkout) -> "subprocess.Popen[str]":
+def start_a_build_that_holds(checkout: Checkout) -> "subprocess.Popen[bytes]":
     """A start that is in the middle of phase 4, and stays there until the file `hold` goes."""
     builds = checkout.builds
     checkout.write("CMakeLists.txt", "changed to build again")
     checkout.write("hold", "")
-    start = subprocess.Popen(checkout.command("serve"), env=checkout.environment(), stderr=subprocess.PIPE, text=True)
+    start = subprocess.Popen(checkout.command("serve"), env=checkout.environment(), stderr=subprocess.DEVNULL)
     while checkout.builds == builds:
         assert start.poll() is None
         time.sleep(0.02)
@@ -167,7 +168,7 @@ def start_a_build_that_holds(checkout: Checkout) -> "subprocess.Popen[str]":
 def test_a_start_that_is_ended_ends_its_build_too(checkout: Checkout) -> None:
     start = start_a_build_that_holds(checkout)
     start.terminate()
-    start.communicate(timeout=RUN_TIMEOUT_S)
+    start.wait(RUN_TIMEOUT_S)
     assert start.returncode == 128 + signal.SIGTERM
     (checkout.root / "hold").unlink()
     again = checkout.start("serve", **NO_PIP)
@@ -177,13 +178,13 @@ def test_a_start_that_is_ended_ends_its_build_too(checkout: Checkout) -> None:
 def test_a_killed_start_leaves_the_lock_with_its_child(checkout: Checkout) -> None:
     start = start_a_build_that_holds(checkout)
     start.kill()
+    start.wait(RUN_TIMEOUT_S)
     again = subprocess.Popen(checkout.command("serve"), env=checkout.environment(), stderr=subprocess.PIPE, text=True)
     assert again.stderr is not None
     assert "waiting for it" in again.stderr.readline()
     (checkout.root / "hold").unlink()
     assert again.stderr.readline().startswith("[4/4] building")
     again.communicate(timeout=RUN_TIMEOUT_S)
-    start.communicate(timeout=RUN_TIMEOUT_S)
     assert again.returncode == 0
 
 
