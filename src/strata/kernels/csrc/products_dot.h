@@ -30,59 +30,63 @@ static inline float lane_tree(__m512 low, __m512 high) {
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
+// The accumulators of one half of the lanes: the groups g = half, half + 2, ... in order. A half at a time, so that the
+// accumulators and sums of a 4 x 2 tile fit in the registers.
+template <int sub, bool minima, int R, int N>
+static inline void half_lanes(const Coded* w, int offset, const Grouped& x, const int64_t* rows, int half, __m512* acc) {
+    const __m512i minus_offset = _mm512_set1_epi32(-offset);
+    __m512 to[R * N];
+#pragma GCC unroll 8
+    for (int i = 0; i < R * N; ++i) to[i] = _mm512_setzero_ps();
+    for (int64_t g = half; g < x.groups; g += 2) {
+        const __m512i* q[N];
+        __m512i sum[R * N];
+#pragma GCC unroll 2
+        for (int n = 0; n < N; ++n) {
+            const int64_t group = rows[n] * x.groups + g;
+            q[n] = reinterpret_cast<const __m512i*>(x.q + group * 16 * sub);
+            const __m512i start = minima ? _mm512_setzero_si512()
+                                         : _mm512_mullo_epi32(_mm512_loadu_si512(x.m + 16 * group), minus_offset);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) sum[r * N + n] = start;
+        }
+#pragma GCC unroll 8
+        for (int step = 0; step < sub / 4; ++step) {
+            __m512i xs[N];
+#pragma GCC unroll 2
+            for (int n = 0; n < N; ++n) xs[n] = _mm512_loadu_si512(q[n] + step);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) {
+                const __m512i codes = _mm512_loadu_si512(w[r].codes + (g * (sub / 4) + step) * 64);
+#pragma GCC unroll 2
+                for (int n = 0; n < N; ++n) sum[r * N + n] = _mm512_dpbusd_epi32(sum[r * N + n], codes, xs[n]);
+            }
+        }
+#pragma GCC unroll 2
+        for (int n = 0; n < N; ++n) {
+            const int64_t group = rows[n] * x.groups + g;
+            const __m512 d = _mm512_loadu_ps(x.d + 16 * group);
+            const __m512 m = minima ? _mm512_cvtepi32_ps(_mm512_loadu_si512(x.m + 16 * group)) : d;
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r) {
+                __m512& lane = to[r * N + n];
+                const __m512 u = _mm512_mul_ps(_mm512_loadu_ps(w[r].scales + 16 * g), d);
+                lane = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r * N + n]), u, lane);
+                if (minima) lane = _mm512_fnmadd_ps(m, _mm512_mul_ps(_mm512_loadu_ps(w[r].minima + 16 * g), d), lane);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < R * N; ++i) acc[i] = to[i];
+}
+
 // R weight rows with N activation rows: out[r * N + n].
 template <int sub, bool minima, int R, int N>
 static inline void dot_codes(const Coded* w, int offset, const Grouped& x, const int64_t* rows, float* out) {
-    __m512 acc[2][R][N];
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) acc[0][r][n] = acc[1][r][n] = _mm512_setzero_ps();
-    const __m512i minus_offset = _mm512_set1_epi32(-offset);
-    const int8_t* q[N];
-    const float* d[N];
-    const int32_t* m[N];
-    for (int n = 0; n < N; ++n) {
-        q[n] = x.q + rows[n] * x.groups * 16 * sub;
-        d[n] = x.d + rows[n] * x.groups * 16;
-        m[n] = x.m + rows[n] * x.groups * 16;
-    }
-    auto group = [&](int64_t g, __m512 (&to)[R][N]) __attribute__((always_inline)) {
-        __m512i sum[R][N];
-        __m512i ones[N];
-        for (int n = 0; n < N; ++n) {
-            ones[n] = _mm512_loadu_si512(m[n] + 16 * g);
-            const __m512i start = minima ? _mm512_setzero_si512() : _mm512_mullo_epi32(ones[n], minus_offset);
-            for (int r = 0; r < R; ++r) sum[r][n] = start;
-        }
-        for (int step = 0; step < sub / 4; ++step) {
-            const int64_t at = (g * (sub / 4) + step) * 64;
-            __m512i xs[N];
-            for (int n = 0; n < N; ++n) xs[n] = _mm512_loadu_si512(q[n] + at);
-            for (int r = 0; r < R; ++r) {
-                const __m512i codes = _mm512_load_si512(w[r].codes + at);
-                for (int n = 0; n < N; ++n) sum[r][n] = _mm512_dpbusd_epi32(sum[r][n], codes, xs[n]);
-            }
-        }
-        for (int n = 0; n < N; ++n) {
-            const __m512 dx = _mm512_loadu_ps(d[n] + 16 * g);
-            const __m512 mf = _mm512_cvtepi32_ps(ones[n]);
-            for (int r = 0; r < R; ++r) {
-                const __m512 u = _mm512_mul_ps(_mm512_load_ps(w[r].scales + 16 * g), dx);
-                to[r][n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][n]), u, to[r][n]);
-                if (minima) {
-                    const __m512 v = _mm512_mul_ps(_mm512_load_ps(w[r].minima + 16 * g), dx);
-                    to[r][n] = _mm512_fnmadd_ps(mf, v, to[r][n]);
-                }
-            }
-        }
-    };
-    int64_t g = 0;
-    for (; g + 1 < x.groups; g += 2) {
-        group(g, acc[0]);
-        group(g + 1, acc[1]);
-    }
-    if (g < x.groups) group(g, acc[0]);
-    for (int r = 0; r < R; ++r)
-        for (int n = 0; n < N; ++n) out[r * N + n] = lane_tree(acc[0][r][n], acc[1][r][n]);
+    __m512 low[R * N], high[R * N];
+    half_lanes<sub, minima, R, N>(w, offset, x, rows, 0, low);
+    half_lanes<sub, minima, R, N>(w, offset, x, rows, 1, high);
+    for (int i = 0; i < R * N; ++i) out[i] = lane_tree(low[i], high[i]);
 }
 
 // The float twin; a lane without an element in the last round keeps its value.
