@@ -134,10 +134,12 @@ def logits(x: torch.Tensor, output: Weight, batch: Batch) -> torch.Tensor:
     return y
 
 
-def vocabulary_of(source: Source, rows: int, hidden: int) -> tuple[Weight, Weight]:
-    """(embedding, output projection); the projection is the embedding itself where the file has none (tied)."""
+def vocabulary_of(source: Source, rows: int, hidden: int, tied: bool) -> tuple[Weight, Weight]:
+    """(embedding, output projection); when `tied`, a file without the projection uses the embedding for it."""
     embedding = source.weight("token_embd", rows, hidden)
-    return embedding, source.weight("output", rows, hidden) if source.has("output") else embedding
+    if tied and not source.has("output"):
+        return embedding, embedding
+    return embedding, source.weight("output", rows, hidden)
 
 
 class Build(Protocol):

@@ -8,6 +8,9 @@ from strata.core.errors import UnsupportedError
 WIDE = 1 << 24
 """No width, vocabulary or context of a sane model is larger."""
 
+SOFTMAX = 1
+"""GGUF's number of softmax among the functions that gate experts; 0 leaves it to the architecture."""
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderConfig:
@@ -30,6 +33,16 @@ class DecoderConfig:
     """0 = no shared expert"""
     dense_width: int
     renormalise: bool
+    tied: bool = True
+    """Whether a file without an output matrix means that the embedding serves as one."""
+
+    def checked(self, meta: Metadata) -> "DecoderConfig":
+        """UnsupportedError when head counts or rotary dims cannot be paired."""
+        if self.heads % self.kv_heads:
+            raise UnsupportedError(f"{meta.file}: {self.heads} heads cannot share {self.kv_heads} key and value heads")
+        if self.rotary % 2:
+            raise UnsupportedError(f"{meta.file}: {self.rotary} rotary dims: expected an even number")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +69,10 @@ def gguf_decoder(meta: Metadata, arch: str, dense: bool = False) -> DecoderConfi
     value_dim = meta.integer(f"{arch}.attention.value_length", 1, 4096, default=head_dim)
     if value_dim != head_dim:
         raise UnsupportedError(f"{meta.file}: key and value heads differ ({head_dim} and {value_dim} dims)")
-    scaling = meta.string(f"{arch}.rope.scaling.type", "none")
-    if scaling not in ("none", ""):
-        raise UnsupportedError(f"{meta.file}: key {arch}.rope.scaling.type: rotary scaling {scaling!r} is not built")
+    refuse_gguf_scaling(meta, arch)
+    gating = meta.integer(f"{arch}.expert_gating_func", 0, 255, default=SOFTMAX)
+    if gating not in (0, SOFTMAX):
+        raise UnsupportedError(f"{meta.file}: key {arch}.expert_gating_func: only softmax (1) is built, found {gating}")
     drafting = meta.integer(f"{arch}.nextn_predict_layers", 0, 64, default=0)
     experts = meta.integer(f"{arch}.expert_count", 0, 65536, default=0)
     if not dense and not experts:
@@ -81,7 +95,18 @@ def gguf_decoder(meta: Metadata, arch: str, dense: bool = False) -> DecoderConfi
         shared_width=meta.integer(f"{arch}.expert_shared_feed_forward_length", 0, WIDE, default=0),
         dense_width=wide,
         renormalise=True,
-    )
+    ).checked(meta)
+
+
+def refuse_gguf_scaling(meta: Metadata, arch: str) -> None:
+    """UnsupportedError when positions are scaled; a factor without a type means linear (loader of llama.cpp)."""
+    scaling = meta.string(f"{arch}.rope.scaling.type", "none")
+    if scaling not in ("none", ""):
+        raise UnsupportedError(f"{meta.file}: key {arch}.rope.scaling.type: rotary scaling {scaling!r} is not built")
+    for key in (f"{arch}.rope.scaling.factor", f"{arch}.rope.scale_linear"):
+        factor = meta.number(key, 0, 1e9, default=0.0)
+        if factor not in (0.0, 1.0):
+            raise UnsupportedError(f"{meta.file}: key {key}: rotary scaling by {factor:g} is not built")
 
 
 def gguf_delta(meta: Metadata, arch: str) -> DeltaConfig:
@@ -101,19 +126,20 @@ def gguf_delta(meta: Metadata, arch: str) -> DeltaConfig:
     )
 
 
-def hf_rope(meta: Metadata, head_dim: int, partial: float) -> tuple[float, int]:
-    """(theta, rotary dims) from rope_parameters or the older flat keys; `partial` is the class default."""
-    kind = meta.string("rope_parameters.rope_type", meta.string("rope_scaling.rope_type", "default"))
-    if kind != "default":
-        raise UnsupportedError(f"{meta.file}: key rope_parameters.rope_type: rotary scaling {kind!r} is not built")
-    theta = meta.number("rope_parameters.rope_theta", 1, 1e12, default=meta.number("rope_theta", 1, 1e12, 10000.0))
+def hf_rope(meta: Metadata, head_dim: int, partial: float, theta: float) -> tuple[float, int]:
+    """(theta, rotary dims) from rope_parameters or the older keys; `partial` and `theta` are the class's defaults."""
+    for key in ("rope_parameters.rope_type", "rope_parameters.type", "rope_scaling.rope_type", "rope_scaling.type"):
+        kind = meta.string(key, "default")
+        if kind != "default":
+            raise UnsupportedError(f"{meta.file}: key {key}: rotary scaling {kind!r} is not built")
+    theta = meta.number("rope_parameters.rope_theta", 1, 1e12, default=meta.number("rope_theta", 1, 1e12, theta))
     older = meta.number("partial_rotary_factor", 0.01, 1, default=partial)
     rotary = int(head_dim * meta.number("rope_parameters.partial_rotary_factor", 0.01, 1, default=older))
     return theta, rotary
 
 
-def hf_decoder(meta: Metadata, partial: float, renormalise: bool) -> DecoderConfig:
-    """Read config.json; `partial` and `renormalise` are the class's defaults for absent keys."""
+def hf_decoder(meta: Metadata, partial: float, renormalise: bool, theta: float = 10000.0) -> DecoderConfig:
+    """Read config.json; `partial`, `renormalise` and `theta` are the class's defaults for absent keys."""
     if meta.flag("attention_bias", False):
         raise UnsupportedError(f"{meta.file}: key attention_bias: attention with bias is not built")
     if meta.string("hidden_act", "silu") != "silu":
@@ -121,7 +147,7 @@ def hf_decoder(meta: Metadata, partial: float, renormalise: bool) -> DecoderConf
     hidden = meta.integer("hidden_size", 1, WIDE)
     heads = meta.integer("num_attention_heads", 1, 4096)
     head_dim = meta.integer("head_dim", 1, 4096, default=hidden // heads)
-    theta, rotary = hf_rope(meta, head_dim, partial)
+    theta, rotary = hf_rope(meta, head_dim, partial, theta)
     experts = meta.integer("num_experts", 0, 65536, default=meta.integer("num_local_experts", 0, 65536, default=0))
     dense = meta.integer("intermediate_size", 0, WIDE, default=0)
     return DecoderConfig(
@@ -140,7 +166,9 @@ def hf_decoder(meta: Metadata, partial: float, renormalise: bool) -> DecoderConf
         shared_width=meta.integer("shared_expert_intermediate_size", 0, WIDE, default=0),
         dense_width=dense,
         renormalise=meta.flag("norm_topk_prob", renormalise),
-    )
+        # Absent, it may be either: the default has changed over time.
+        tied=meta.flag("tie_word_embeddings", True),
+    ).checked(meta)
 
 
 def hf_delta(meta: Metadata) -> DeltaConfig:

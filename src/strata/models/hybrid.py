@@ -56,7 +56,7 @@ def build_hybrid(
     store = parts.store()
     experts = cpu_experts(ops, store)
     rope = Rope(c.rotary, c.rope_theta, "halves")
-    embedding, output = vocabulary_of(parts.source, vocabulary, c.hidden)
+    embedding, output = vocabulary_of(parts.source, vocabulary, c.hidden, c.tied)
     blocks, layouts = [], []
     for i in range(c.layers):
         attends = i in attention_layers

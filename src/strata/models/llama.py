@@ -47,7 +47,8 @@ def read_config(meta: Metadata, container: str) -> DecoderConfig:
         raise UnsupportedError(f"{meta.file}: key mlp_bias: feed-forward blocks with bias are not built")
     if meta.values.get("sliding_window") is not None:
         raise UnsupportedError(f"{meta.file}: key sliding_window: sliding-window attention is not built")
-    c = hf_decoder(meta, 1.0, renormalise=True)
+    mixtral = meta.string("model_type") == "mixtral"
+    c = hf_decoder(meta, 1.0, renormalise=True, theta=1e6 if mixtral else 10000.0)
     return replace(c, expert_width=c.dense_width) if c.experts else c
 
 
@@ -59,7 +60,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> PreNormM
     experts = cpu_experts(ops, store)
     factors = tuple(source.vector("rope_freqs", c.rotary // 2).tolist()) if source.has("rope_freqs") else None
     rope = Rope(c.rotary, c.rope_theta, "pairs" if source.container == "gguf" else "halves", factors)
-    embedding, output = vocabulary_of(source, vocabulary, c.hidden)
+    embedding, output = vocabulary_of(source, vocabulary, c.hidden, c.tied)
     blocks = tuple(
         Block(
             name=f"blk.{i}",

@@ -51,7 +51,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> PreNormM
     store = parts.store()
     experts = cpu_experts(ops, store)
     rope = Rope(c.rotary, c.rope_theta, "halves")
-    embedding, output = vocabulary_of(source, vocabulary, c.hidden)
+    embedding, output = vocabulary_of(source, vocabulary, c.hidden, c.tied)
     blocks = tuple(
         Block(
             name=f"blk.{i}",

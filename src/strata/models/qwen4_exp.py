@@ -202,7 +202,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel
     store = parts.store()
     experts = cpu_experts(ops, store)
     rope = Rope(c.rotary, c.rope_theta, "halves")
-    embedding, output = vocabulary_of(source, vocabulary, c.hidden)
+    embedding, output = vocabulary_of(source, vocabulary, c.hidden, c.tied)
     conv = ConvLayout(config.streams * c.hidden, (config.ngram_taps - 1) * config.ngram_size)
     blocks, layouts = [], []
     for i in range(c.layers):

@@ -89,7 +89,8 @@ def gguf_config(meta: Metadata) -> ExpConfig:
 def hf_config(meta: Metadata, source: Source, vocabulary: int) -> ExpConfig:
     """From config.json; the hash constants are int64 buffers of the n-gram layer."""
     decoder = hf_decoder(meta, 1.0, renormalise=True)
-    gate = meta.string("output_gate_type", "sigmoid")
+    # Unset, it is hidden_act, and that is silu (hf_decoder refuses anything else).
+    gate = meta.string("output_gate_type", "silu")
     if gate not in ("sigmoid", "silu"):
         raise UnsupportedError(f"{meta.file}: key output_gate_type: expected sigmoid or silu, found {gate!r}")
     if meta.integer("indexer_kv_heads", 1, 1024, default=1) != 1:
@@ -113,7 +114,9 @@ def hf_config(meta: Metadata, source: Source, vocabulary: int) -> ExpConfig:
             end,
         )
     attention = hf_attention_layers(meta, decoder.layers)
-    ratio = meta.integer("indexer_compress_ratio", 1, 1024)
+    ratio, budget = meta.integer("indexer_compress_ratio", 1, 1024), meta.integer("indexer_budget", 1, WIDE)
+    if budget % ratio:
+        raise UnsupportedError(f"{meta.file}: key indexer_budget: {budget} tokens are no whole blocks of {ratio}")
     return ExpConfig(
         decoder=decoder,
         delta=hf_delta(meta),
@@ -123,7 +126,7 @@ def hf_config(meta: Metadata, source: Source, vocabulary: int) -> ExpConfig:
         low_rank=meta.integer("hc_lowrank", 1, WIDE),
         index_heads=meta.integer("indexer_n_heads", 1, 1024),
         index_dim=meta.integer("indexer_head_dim", 1, 4096),
-        index_budget=meta.integer("indexer_budget", 1, WIDE),
+        index_budget=budget,
         ratios=tuple(ratio if i in attention else 0 for i in range(decoder.layers)),
         ngram_size=ngram,
         ngram_row=meta.integer("ple_embed_dim", 1, WIDE) // heads,

@@ -1,0 +1,1 @@
+"""Models built from tiny oracles in every container, and in variants that published files come in."""
