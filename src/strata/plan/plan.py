@@ -59,8 +59,13 @@ def make_plan(
     """Resolve every "auto"; UsageError for a wish that cannot be met."""
     room = int(machine.memory_bytes * SHARE_FOR_STATES)
     wanted = DEFAULT_SLOTS if slots == "auto" else slots
-    tokens, context_reason = choose_context(sizes, context, wanted, room)
+    tokens, context_reason = choose_context(sizes, context, room)
     per_slot = tokens * sizes.token_bytes + sizes.sequence_bytes
+    if per_slot > machine.memory_bytes:
+        raise UsageError(
+            f"a conversation of {tokens} tokens needs {per_slot >> 20} MiB, {machine.memory_bytes >> 20} MiB are free",
+            "ask for a smaller --ctx-size",
+        )
     serving, slots_reason = choose_slots(per_slot, wanted, slots == "auto", room)
     size = STEP_TOKENS if chunk == "auto" else chunk
     arena = choose_arena(sizes, machine, ram_gib)
@@ -76,7 +81,7 @@ def make_plan(
     return Plan(serving, wanted, slots_reason, tokens, size, step, arena, choices)
 
 
-def choose_context(sizes: ModelSizes, asked: int | None, slots: int, room: int) -> tuple[int, str]:
+def choose_context(sizes: ModelSizes, asked: int | None, room: int) -> tuple[int, str]:
     """Tokens per slot: as asked, else the trained context, else what memory holds for one slot."""
     if asked is not None:
         if asked > sizes.context:
@@ -93,13 +98,14 @@ def choose_context(sizes: ModelSizes, asked: int | None, slots: int, room: int) 
 
 
 def choose_slots(per_slot: int, wanted: int, automatic: bool, room: int) -> tuple[int, str]:
-    """How many conversations run at once: as many of `wanted` as memory holds, at least one."""
+    """How many conversations run at once: as many of `wanted` as fit the room for states, but one at least."""
     if wanted < 1:
         raise UsageError(f"--parallel {wanted}: at least one slot is needed")
-    fits = max(1, room // max(1, per_slot))
+    fits = room // max(1, per_slot)
     if wanted <= fits:
         return wanted, "default" if automatic else "as asked"
-    return fits, f"{room >> 20} MiB hold {fits} of {wanted} conversations at {per_slot >> 20} MiB each"
+    held = f"{room >> 20} MiB for states hold {fits} of {wanted} conversations at {per_slot >> 20} MiB each"
+    return max(1, fits), held if fits else f"{held}; one runs all the same"
 
 
 def choose_arena(sizes: ModelSizes, machine: Machine, ram_gib: float | None) -> bool:
