@@ -8,13 +8,20 @@ import torch
 from strata.core.errors import EngineError
 from strata.kernels.views import ExpertBank, Weight
 
+ALIGNMENT = 64
+"""Bytes; a cache line, and more than any plane's values need."""
+
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)"""
 
 
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
 def bank_bytes(bank: ExpertBank) -> int:
     """Bytes of all experts of one layer."""
-    return sum(p.numel() for ws in (bank.gate, bank.up, bank.down) for w in ws for p in w.planes)
+    return sum(p.nbytes for ws in (bank.gate, bank.up, bank.down) for w in ws for p in w.planes)
 
 
 class ExpertStore:
@@ -39,24 +46,26 @@ class ExpertStore:
         """Copy every expert into memory that the file system cannot take back; needs `nbytes` of free RAM."""
         done, total = 0, self.nbytes
         for layer, bank in self.banks.items():
-            arena = torch.empty(bank_bytes(bank), dtype=torch.uint8)
-            self.banks[layer] = _moved(bank, arena)
-            done += arena.numel()
+            self.banks[layer] = _moved(bank)
+            done += bank_bytes(bank)
             progress(done, total)
 
 
-def _moved(bank: ExpertBank, arena: torch.Tensor) -> ExpertBank:
+def _moved(bank: ExpertBank) -> ExpertBank:
+    """The bank with its bytes in one allocation, every plane at a multiple of `ALIGNMENT`."""
+    planes = [p for ws in (bank.gate, bank.up, bank.down) for w in ws for p in w.planes]
+    arena = torch.empty(sum(_aligned(p.nbytes) for p in planes), dtype=torch.uint8)
     offset = 0
 
     def move(weight: Weight) -> Weight:
         nonlocal offset
-        planes = []
+        moved = []
         for plane in weight.planes:
-            place = arena[offset : offset + plane.numel()].view(plane.shape)
+            place = arena[offset : offset + plane.nbytes].view(plane.dtype).view(plane.shape)
             place.copy_(plane)
-            offset += plane.numel()
-            planes.append(place)
-        return replace(weight, planes=tuple(planes))
+            offset += _aligned(plane.nbytes)
+            moved.append(place)
+        return replace(weight, planes=tuple(moved))
 
     gate = tuple(move(w) for w in bank.gate)
     up = tuple(move(w) for w in bank.up)

@@ -17,9 +17,11 @@ class RowTable:
         self.rows = sum(s.rows for s in shards)
 
     def gather(self, ops: Ops, ids: torch.Tensor) -> torch.Tensor:
-        """Rows `ids` (int64 [N]) decoded -> float32 [N, cols]."""
+        """Rows `ids` (int64 [N]) decoded -> float32 [N, cols]; IndexError when one is outside the table."""
         if len(self.shards) == 1:
             return ops.embed(ids, self.shards[0])
+        if len(ids) and not (int(ids.min()) >= 0 and int(ids.max()) < self.rows):
+            raise IndexError(f"rows {int(ids.min())}..{int(ids.max())} of a table of {self.rows}")
         out = torch.empty(len(ids), self.cols)
         start = 0
         for shard in self.shards:
