@@ -42,6 +42,8 @@ def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
     if wishes.kv_type != "f32":
         raise UsageError(f"--kv-type {wishes.kv_type}: only f32 is built", "use --kv-type f32 or leave it out")
     if wishes.isa == "naive":
+        if wishes.threads not in ("auto", 1):
+            raise UsageError(f"--threads {wishes.threads}: the naive operations run on one", "leave it out")
         return NaiveOps(), Machine(1, "naive", available_memory())
     native = Native(None if wishes.threads == "auto" else wishes.threads, wishes.isa)
     return CpuOps(native), Machine(native.threads, native.isa, available_memory())
