@@ -8,7 +8,7 @@ from strata.layers.rope import Rope
 from strata.models.base import Block, ModelShape, PreNormModel, vocabulary_of
 from strata.models.config import DecoderConfig
 from strata.models.parts import Parts, cpu_experts
-from strata.models.source import Rule, Source
+from strata.models.source import Rule
 from strata.state.layout import DeltaLayout, LayerLayout
 
 Inputs = Callable[[Parts, int, DeltaLayout], SeparateInputs | PackedInputs]
@@ -38,7 +38,7 @@ RULES = {
 }
 """Every norm is zero-centred in HF, except the one inside the delta net."""
 
-EXPERTS_AT = "mlp.experts"
+EXPERTS_AT = ("mlp.experts",)
 EXPERT_LEAVES = ("gate_proj", "up_proj", "down_proj")
 
 

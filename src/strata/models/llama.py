@@ -33,9 +33,10 @@ RULES = {
     "ffn_gate": Rule("mlp.gate_proj"),
     "ffn_up": Rule("mlp.up_proj"),
     "ffn_down": Rule("mlp.down_proj"),
-    "ffn_gate_inp": Rule("block_sparse_moe.gate"),
+    "ffn_gate_inp": Rule("block_sparse_moe.gate", other="mlp.gate"),
 }
-EXPERTS_AT = "block_sparse_moe.experts"
+EXPERTS_AT = ("block_sparse_moe.experts", "mlp.experts")
+"""Published files hold an expert's w1, w3, w2 each; transformers' own memory layout has them stacked under mlp."""
 EXPERT_LEAVES = ("w1", "w3", "w2")
 
 

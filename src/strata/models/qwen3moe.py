@@ -31,7 +31,7 @@ RULES = {
     "attn_k_norm": Rule("self_attn.k_norm"),
     "ffn_gate_inp": Rule("mlp.gate"),
 }
-EXPERTS_AT = "mlp.experts"
+EXPERTS_AT = ("mlp.experts",)
 EXPERT_LEAVES = ("gate_proj", "up_proj", "down_proj")
 
 

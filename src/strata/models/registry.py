@@ -22,7 +22,7 @@ class Architecture:
 
     build: Build
     rules: Mapping[str, Rule]
-    experts_at: str
+    experts_at: tuple[str, ...]
     expert_leaves: tuple[str, str, str]
 
 

@@ -70,10 +70,12 @@ class Rule:
     transform: Literal["plain", "plus_one", "negative_exp"] = "plain"
     rows: Literal["all", "head", "tail"] = "all"
     """head/tail: only the first/last rows of a stacked matrix (as many as asked for)."""
+    other: str = ""
+    """A second name that some folders use instead of `leaf`."""
 
 
 def as_tensor(raw: npt.NDArray[np.uint8]) -> torch.Tensor:
-    """A read-only view of the mapped file as a tensor. PyTorch has no read-only tensors and warns; nothing writes here."""
+    """A read-only view of the mapped file as a tensor. torch has no read-only ones and warns; nothing writes here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(raw)
@@ -100,10 +102,13 @@ def expect_shape(ref: TensorRef, shape: tuple[int, ...]) -> None:
 
 
 def slice_rows(weight: Weight, start: int, stop: int) -> Weight:
-    """Rows [start, stop) of a matrix whose scales, if apart, are one row each."""
-    if weight.format.name == "FP8_BLOCK":
-        raise UnsupportedError("a stacked matrix in FP8 blocks cannot be cut by rows")
-    planes = tuple(p[start:stop] for p in weight.planes)
+    """Rows [start, stop) of a matrix; UnsupportedError when the cut goes through a block that shares a scale."""
+    high = weight.format.scale_block[0] if weight.format.scale_block is not None else 1
+    if start % high:
+        raise UnsupportedError(
+            f"a stacked matrix in {weight.format.name} cannot be cut at row {start} (blocks: {high})"
+        )
+    planes = (weight.planes[0][start:stop], *(p[start // high : -(-stop // high)] for p in weight.planes[1:]))
     return Weight(weight.format, stop - start, weight.cols, planes, weight.scale)
 
 
