@@ -1,20 +1,27 @@
 """safetensors folder -> GGUF names, with the transforms that llama.cpp's converter applies (models.md 2.4)."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from strata.checkpoint.checkpoint import Checkpoint
-from strata.checkpoint.tensor import TensorRef
-from strata.convert.tensors import Floats, Item, tile_heads
-from strata.core.errors import UnsupportedError
-from strata.models.config import DeltaConfig, hf_delta
+from strata.convert.hf_experts import expert_matrices
+from strata.convert.stored import Matrices, decoded
+from strata.convert.tensors import AnyArray, Floats, Item, Pieces
+from strata.convert.transforms import Transform, tile_heads, transform_of, unpack_qkvz
+from strata.core.errors import CheckpointError, UnsupportedError
+from strata.models.config import hf_delta
+from strata.models.hf_source import shards
+from strata.models.hf_weights import UNREAD, stored_weights
 from strata.models.registry import ARCHITECTURES, Architecture
-from strata.models.source import Rule, expect_shape, require
-from strata.quant.decode import dequantise
+from strata.models.source import Rule, floats, require
 
 UNSUFFIXED = {"ssm_a", "ssm_dt.bias"}
+BUFFERS = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets", ".inv_freq")
+"""Ends of names that become keys, or that every reader derives."""
+
 MTP_RULES = {
     "nextn.enorm": Rule("pre_fc_norm_embedding", "plus_one"),
     "nextn.hnorm": Rule("pre_fc_norm_hidden", "plus_one"),
@@ -24,6 +31,7 @@ MTP_RULES = {
     "nextn.hc_head_down": Rule("hyper_connection_mixer.input_mix_weight_down"),
     "nextn.hc_head_up": Rule("hyper_connection_mixer.input_mix_weight_up"),
 }
+MTP_LAYER = re.compile(r"mtp\.layers\.(\d+)\.")
 
 
 @dataclass(slots=True)
@@ -42,200 +50,142 @@ class HfTensors:
 
     def items(self, layers: int, drafting: int) -> list[Item]:
         """All tensors: embeddings, each layer, then the drafting layers behind them."""
-        found = [i for leaf, rule in self.entry.rules.items() if (i := self._plain("", "", leaf, rule)) is not None]
+        found = self._rules("", "", self.entry.rules, False)
         for layer in range(layers):
-            found += self._layer(f"blk.{layer}.", f"model.layers.{layer}.")
+            found += self._layer(f"blk.{layer}.", f"model.layers.{layer}.", False)
         for k in range(drafting):
-            found += self._layer(f"blk.{layers + k}.", f"mtp.layers.{k}.") + self._drafting(f"blk.{layers + k}.")
-        left = sorted(n for n in self.checkpoint.tensors if n not in self.used and not self._ignored(n))
+            ours = f"blk.{layers + k}."
+            found += self._layer(ours, f"mtp.layers.{k}.", True) + self._drafting(ours)
+        left = sorted(n for n in self.checkpoint.tensors if n not in self.used and not n.endswith((*BUFFERS, *UNREAD)))
         if left:
             raise UnsupportedError(f"{self.checkpoint.path}: tensor {left[0]} has no place in a {self.name} GGUF file")
         return found
 
-    def _ignored(self, name: str) -> bool:
-        buffers = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets", "inv_freq")
-        return name.endswith(buffers) or name.startswith("model.visual.")
+    def _rules(self, ours: str, theirs: str, rules: Mapping[str, Rule], drafting: bool) -> list[Item]:
+        """Tensors that a table of rules names below a prefix; rules of another level are passed over."""
+        found = []
+        for leaf, rule in rules.items():
+            at_top = rule.leaf.startswith(("model.", "lm_head"))
+            name = None if at_top == bool(ours) else self._existing(theirs, rule)
+            if name is not None:
+                found.append(self._item(ours + leaf, leaf, name, rule, drafting))
+        return found
 
-    def _layer(self, ours: str, theirs: str) -> list[Item]:
-        found = [
-            i for leaf, rule in self.entry.rules.items() if (i := self._plain(ours, theirs, leaf, rule)) is not None
-        ]
-        found += self._experts(ours, theirs + self.entry.experts_at)
+    def _existing(self, prefix: str, rule: Rule) -> str | None:
+        names = [full for n in (rule.leaf, rule.other) if n for full in (prefix + n, f"{prefix}{n}.weight")]
+        return next((n for n in names if n in self.checkpoint.tensors), None)
+
+    def _layer(self, ours: str, theirs: str, drafting: bool) -> list[Item]:
+        rules = {leaf: rule for leaf, rule in self.entry.rules.items() if leaf != "ssm_in"}
+        found = self._rules(ours, theirs, rules, drafting)
+        for out, matrices in expert_matrices(self.checkpoint, self.entry, theirs, self.used):
+            found.append(self._matrix_item(f"{ours}{out}.weight", matrices, Transform(), drafting))
         if f"{theirs}linear_attn.in_proj_qkvz.weight" in self.checkpoint.tensors:
-            found = [i for i in found if not i.name.startswith(f"{ours}ssm_in")] + self._unpacked(ours, theirs)
+            found += self._unpacked(ours, theirs)
         table = f"{theirs}ple.ple_embedding.ngram_embedding"
         if any(n.startswith(table) for n in self.checkpoint.tensors):
             found.append(self._table(table))
         return found
 
     def _drafting(self, ours: str) -> list[Item]:
-        rules = dict(MTP_RULES)
-        tensors = self.checkpoint.tensors
-        found = [i for leaf, rule in rules.items() if (i := self._plain(ours, "mtp.", leaf, rule)) is not None]
+        found = self._rules(ours, "mtp.", MTP_RULES, True)
         pair = ("mtp.fc_embedding.weight", "mtp.fc_hidden.weight")
-        if pair[0] in tensors:
+        if pair[0] in self.checkpoint.tensors:
             # One product per stream over [embedding, hidden] side by side.
-            e, h = (self._take(n) for n in pair)
+            parts = [self._matrices(n) for n in pair]
+            if parts[0].rows != parts[1].rows:
+                raise CheckpointError(
+                    f"{self.checkpoint.path}: tensor {pair[1]}: expected {parts[0].rows} rows, found {parts[1].rows}"
+                )
 
-            def joined() -> Iterator[Floats]:
-                yield np.concatenate([self._values(e), self._values(h)], axis=1)
+            def joined() -> Pieces:
+                yield 0, np.concatenate([decoded(p.weights[0], 0, p.rows) for p in parts], axis=1)
 
-            shape = (e.shape[0], e.shape[1] + h.shape[1])
-            found.append(Item(f"{ours}nextn.eh_proj.weight", shape, joined, e.format.name))
+            shape = (parts[0].rows, parts[0].columns + parts[1].columns)
+            found.append(Item(f"{ours}nextn.eh_proj.weight", shape, joined, parts[0].stored, drafting=True))
         return found
 
-    def _take(self, name: str) -> TensorRef:
-        self.used.add(name)
-        return require(self.checkpoint, name)
+    def _matrices(self, name: str) -> Matrices:
+        stored = stored_weights(self.checkpoint, name)
+        self.used.update(stored.used)
+        return Matrices(f"{stored.ref.file}: tensor {name}", stored.weights)
 
-    def _values(self, ref: TensorRef, rows: slice | None = None) -> Floats:
-        flat = self.checkpoint.bytes_of(ref).reshape(ref.shape[0] if len(ref.shape) > 1 else 1, -1)
-        part = flat if rows is None else flat[rows]
-        values = dequantise(ref.format, np.ascontiguousarray(part))
-        return values.reshape(-1, *ref.shape[1:]) if len(ref.shape) > 1 else values.reshape(ref.shape)
-
-    def _plain(self, ours: str, theirs: str, leaf: str, rule: Rule) -> Item | None:
-        base = theirs + rule.leaf
-        name = base if base in self.checkpoint.tensors else f"{base}.weight"
-        if name not in self.checkpoint.tensors or (not ours) != rule.leaf.startswith(("model.", "lm_head")):
-            return None
-        ref = self._take(name)
-        transform = self._transform(leaf, rule)
-        shape = tuple(d for d in ref.shape if d != 1) or (1,)
-        rows = self._rows(ref, rule)
-        if rows is not None:
-            shape = (rows.stop - rows.start, shape[1])
+    def _item(self, full: str, leaf: str, name: str, rule: Rule, drafting: bool) -> Item:
         suffix = "" if leaf in UNSUFFIXED else ".weight"
+        transform = transform_of(self.name, leaf, rule, self.checkpoint.metadata)
+        ref = require(self.checkpoint, name)
+        shape = tuple(d for d in ref.shape if d != 1) or (1,)
+        if len(shape) == 1 or len(ref.shape) != 2:
+            self.used.add(name)
+            return Item(full + suffix, shape, self._small(name, shape, transform), ref.format.name, drafting=drafting)
+        matrices = self._matrices(name)
+        if rule.rows != "all":
+            meta = self.checkpoint.metadata
+            cut = meta.integer("indexer_n_heads", 1, 4096) * meta.integer("indexer_head_dim", 1, 4096)
+            matrices = matrices.cut(0, cut) if rule.rows == "head" else matrices.cut(cut, matrices.rows)
+        return self._matrix_item(full + suffix, matrices, transform, drafting)
 
-        def parts() -> Iterator[Floats]:
-            yield transform(self._values(ref, rows).reshape(shape)).reshape(-1, shape[-1])
+    def _small(self, name: str, shape: tuple[int, ...], transform: Transform) -> Callable[[], Pieces]:
+        """Norms, rates and convolutions, whole."""
 
-        return Item(f"{ours}{leaf}{suffix}", shape, parts, ref.format.name)
+        def make() -> Iterator[tuple[int, Floats]]:
+            values = floats(self.checkpoint, require(self.checkpoint, name)).numpy().reshape(shape)
+            yield 0, transform(values).reshape(-1, shape[-1])
 
-    def _rows(self, ref: TensorRef, rule: Rule) -> slice | None:
-        if rule.rows == "all":
-            return None
-        meta = self.checkpoint.metadata
-        cut = meta.integer("indexer_n_heads", 1, 4096) * meta.integer("indexer_head_dim", 1, 4096)
-        return slice(0, cut) if rule.rows == "head" else slice(cut, ref.shape[0])
+        return make
 
-    def _transform(self, leaf: str, rule: Rule) -> Callable[[Floats], Floats]:
-        tile = self._tiling(leaf)
-
-        def apply(x: Floats) -> Floats:
-            if rule.transform == "plus_one":
-                x = x + np.float32(1)
-            elif rule.transform == "negative_exp":
-                x = (-np.exp(x.astype(np.float64))).astype(np.float32)
-            if self.name == "llama" and leaf in ("attn_q", "attn_k"):
-                x = self._pairs(x, leaf)
-            return tile(x) if tile is not None else x
-
-        return apply
-
-    def _pairs(self, x: Floats, leaf: str) -> Floats:
-        """Split halves -> adjacent pairs, the rotary layout of llama GGUF files."""
-        meta = self.checkpoint.metadata
-        heads = meta.integer("num_attention_heads", 1, 4096)
-        if leaf == "attn_k":
-            heads = meta.integer("num_key_value_heads", 1, 4096, default=heads)
-        return np.ascontiguousarray(x.reshape(heads, 2, -1, x.shape[1]).swapaxes(1, 2).reshape(x.shape))
-
-    def _tiling(self, leaf: str) -> Callable[[Floats], Floats] | None:
-        if self.name not in ("qwen35moe", "qwen4exp"):
-            return None
-        d = hf_delta(self.checkpoint.metadata)
-        keys = 2 * d.key_heads * d.key_dim
-
-        def tail(x: Floats) -> Floats:
-            return np.concatenate([x[:keys], tile_heads(x[keys:], d.key_heads, d.value_dim)])
-
-        return {
-            "attn_qkv": tail,
-            "ssm_conv1d": tail,
-            "attn_gate": lambda x: tile_heads(x, d.key_heads, d.value_dim),
-            "ssm_beta": lambda x: tile_heads(x, d.key_heads, 1),
-            "ssm_alpha": lambda x: tile_heads(x, d.key_heads, 1),
-            "ssm_a": lambda x: tile_heads(x, d.key_heads, 1),
-            "ssm_dt.bias": lambda x: tile_heads(x, d.key_heads, 1),
-            "ssm_out": lambda x: tile_heads(x, d.key_heads, d.value_dim, axis=1),
-        }.get(leaf)
+    def _matrix_item(self, name: str, matrices: Matrices, transform: Transform, drafting: bool) -> Item:
+        stack = (len(matrices.weights),) if name.removesuffix(".weight").endswith("_exps") else ()
+        return Item(
+            name,
+            (*stack, matrices.rows, matrices.columns),
+            matrices.pieces(transform),
+            matrices.stored,
+            matrices.native(transform),
+            drafting,
+            _reorder(transform),
+        )
 
     def _unpacked(self, ours: str, theirs: str) -> list[Item]:
-        """Qwen3-Next: in_proj_qkvz per key head [q | k | v r | z r] -> attn_qkv [q | k | v] and attn_gate."""
-        ref = self._take(f"{theirs}linear_attn.in_proj_qkvz.weight")
+        """Qwen3-Next: in_proj_qkvz -> attn_qkv and attn_gate."""
         d = hf_delta(self.checkpoint.metadata)
-        inner = d.value_heads * d.value_dim
+        matrices = self._matrices(f"{theirs}linear_attn.in_proj_qkvz.weight")
+        if matrices.rows != d.channels + d.value_heads * d.value_dim:
+            raise CheckpointError(f"{matrices.source}: expected {d.channels + d.value_heads * d.value_dim} rows")
 
-        def qkv() -> Iterator[Floats]:
-            yield self._split(ref, d)[0]
+        def part(index: int) -> Transform:
+            def rows(x: AnyArray) -> AnyArray:
+                return np.ascontiguousarray(unpack_qkvz(x, d)[index])
 
-        def gate() -> Iterator[Floats]:
-            yield self._split(ref, d)[1]
+            return Transform(rows=rows)
 
-        return [
-            Item(f"{ours}attn_qkv.weight", (d.channels, ref.shape[1]), qkv, ref.format.name),
-            Item(f"{ours}attn_gate.weight", (inner, ref.shape[1]), gate, ref.format.name),
-        ]
-
-    def _split(self, ref: TensorRef, d: DeltaConfig) -> tuple[Floats, Floats]:
-        wide = d.value_heads // d.key_heads * d.value_dim
-        per_head = self._values(ref).reshape(d.key_heads, 2 * d.key_dim + 2 * wide, -1)
-        cuts = (d.key_dim, 2 * d.key_dim, 2 * d.key_dim + wide)
-        q, k, v, z = (p.reshape(-1, ref.shape[1]) for p in np.split(per_head, cuts, axis=1))
-        return np.concatenate([q, k, v]), z
+        made = []
+        for name, count, index in (("attn_qkv", d.channels, 0), ("attn_gate", d.value_heads * d.value_dim, 1)):
+            transform, shape = part(index), (count, matrices.columns)
+            pieces, native = matrices.pieces(transform), matrices.native(transform)
+            made.append(Item(f"{ours}{name}.weight", shape, pieces, matrices.stored, native))
+        return made
 
     def _table(self, base: str) -> Item:
-        numbered: Mapping[int, TensorRef] = {
-            int(n.removeprefix(f"{base}.shard_").removesuffix(".weight")): r
-            for n, r in self.checkpoint.tensors.items()
-            if n.startswith(f"{base}.shard_")
-        }
-        refs = [numbered[i] for i in sorted(numbered)] or [require(self.checkpoint, f"{base}.weight")]
-        self.used.update(r.name for r in refs)
+        names = shards(self.checkpoint, f"{base}.shard_") or [f"{base}.weight"]
+        parts = [self._matrices(n) for n in names]
+        rows, columns = sum(p.rows for p in parts), parts[0].columns
+        factor = np.float32(1)
+        if len(names) > 1 and f"{base}.weight_scale" in self.checkpoint.tensors:
+            self.used.add(f"{base}.weight_scale")
+            factor = np.float32(floats(self.checkpoint, require(self.checkpoint, f"{base}.weight_scale"))[0])
 
-        def parts() -> Iterator[Floats]:
-            for ref in refs:
-                for start in range(0, ref.shape[0], 1 << 16):
-                    yield self._values(ref, slice(start, start + (1 << 16)))
+        def pieces() -> Pieces:
+            for part in parts:
+                for _, values in part.pieces(Transform())():
+                    yield 0, values if factor == 1 else values * factor
 
-        rows = sum(r.shape[0] for r in refs)
-        return Item("per_layer_token_embd.weight", (rows, refs[0].shape[1]), parts, refs[0].format.name)
+        return Item("per_layer_token_embd.weight", (rows, columns), pieces, parts[0].stored)
 
-    def _experts(self, ours: str, base: str) -> list[Item]:
-        tensors = self.checkpoint.tensors
-        if f"{base}.gate_up_proj" in tensors:
-            both, down = self._take(f"{base}.gate_up_proj"), self._take(f"{base}.down_proj")
-            count, double, hidden = both.shape
-            half = double // 2
-            return [
-                self._stacked(f"{ours}ffn_gate_exps.weight", both, (count, half, hidden), slice(0, half)),
-                self._stacked(f"{ours}ffn_up_exps.weight", both, (count, half, hidden), slice(half, double)),
-                self._stacked(f"{ours}ffn_down_exps.weight", down, down.shape, slice(0, down.shape[1])),
-            ]
-        found = []
-        for leaf, out in zip(self.entry.expert_leaves, ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"), strict=True):
-            names: list[str] = []
-            while (name := f"{base}.{len(names)}.{leaf}.weight") in tensors:
-                names.append(name)
-            if names:
-                found.append(self._gathered(f"{ours}{out}.weight", [self._take(n) for n in names]))
-        return found
 
-    def _stacked(self, name: str, ref: TensorRef, shape: tuple[int, ...], rows: slice) -> Item:
-        def parts() -> Iterator[Floats]:
-            raw = self.checkpoint.bytes_of(ref).reshape(ref.shape[0], ref.shape[1], -1)
-            for expert in raw:
-                yield dequantise(ref.format, np.ascontiguousarray(expert[rows]))
-
-        return Item(name, shape, parts, ref.format.name)
-
-    def _gathered(self, name: str, refs: list[TensorRef]) -> Item:
-        for ref in refs:
-            expect_shape(ref, refs[0].shape)
-
-        def parts() -> Iterator[Floats]:
-            for ref in refs:
-                yield self._values(ref)
-
-        return Item(name, (len(refs), *refs[0].shape), parts, refs[0].format.name)
+def _reorder(transform: Transform) -> Callable[[AnyArray], AnyArray] | None:
+    """How columns move, for a vector over them."""
+    if transform.columns is None:
+        return None
+    keys, dim = transform.columns
+    return lambda x: tile_heads(x, keys, dim, axis=x.ndim - 1)

@@ -1,21 +1,26 @@
 """config.json -> GGUF keys (models.md 2.3: what llama.cpp's loaders read)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.metadata import Metadata
 from strata.checkpoint.typed import Typed, ValueType, array, f32, string, u32
-from strata.core.errors import UnsupportedError
+from strata.convert.tensors import Item
+from strata.core.errors import UnsupportedError, UsageError
+from strata.models import llama, qwen3moe
 from strata.models.config import DecoderConfig, hf_attention_layers, hf_decoder, hf_delta
 from strata.models.source import int64s
 
-PARTIAL = {"qwen3moe": 1.0, "llama": 1.0, "qwen3next": 0.25, "qwen35moe": 0.25, "qwen4exp": 1.0}
-RENORMALISE = {"qwen3moe": False, "llama": True, "qwen3next": True, "qwen35moe": True, "qwen4exp": True}
+OWN_READERS = {"qwen3moe": qwen3moe.read_config, "llama": llama.read_config}
+"""Architectures whose config.json has keys of its own."""
+PARTIAL = {"qwen3next": 0.25, "qwen35moe": 0.25, "qwen4exp": 1.0}
+"""Part of a head that is rotated where config.json does not say (the class's default)."""
 
 
 def decoder_of(meta: Metadata, arch: str) -> DecoderConfig:
     """The decoder's numbers; refuses what a GGUF file cannot say (router weights that are not renormalised)."""
-    c = hf_decoder(meta, PARTIAL[arch], RENORMALISE[arch])
+    own = OWN_READERS.get(arch)
+    c = own(meta, "safetensors") if own is not None else hf_decoder(meta, PARTIAL[arch], renormalise=True)
     if not c.renormalise:
         raise UnsupportedError(f"{meta.file}: key norm_topk_prob: GGUF cannot express false; its readers assume true")
     return c
@@ -121,3 +126,20 @@ def exp_keys(checkpoint: Checkpoint, c: DecoderConfig, drafting: int) -> dict[st
     ):
         keys[f"{a}.ple.{key}"] = array(ValueType.UINT64, int64s(checkpoint, base + leaf, count))
     return keys
+
+
+def without_drafting(items: Sequence[Item], keys: Mapping[str, Typed]) -> tuple[list[Item], dict[str, Typed]]:
+    """The same model without its drafting layers; UsageError when it has none."""
+    arch = str(keys["general.architecture"].value)
+    count, name = keys.get(f"{arch}.nextn_predict_layers"), f"{arch}.block_count"
+    if count is None or not isinstance(count.value, int) or not count.value:
+        raise UsageError("--no-mtp: the model has no drafting layer")
+    blocks = keys[name].value
+    assert isinstance(blocks, int)
+    left = {k: v for k, v in keys.items() if k != f"{arch}.nextn_predict_layers"}
+    for key, typed in left.items():
+        if key.startswith(f"{arch}.") and isinstance(typed.value, tuple) and len(typed.value) == blocks:
+            # one entry per layer
+            left[key] = Typed(typed.type, typed.value[: blocks - count.value])
+    left[name] = u32(blocks - count.value)
+    return [item for item in items if not item.drafting], left

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from strata.core.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -55,14 +57,32 @@ TINY = {
     "qwen35moe": Shape("qwen35moe", 256, 4, 4, 2, 64, 16, 1e4, 16, 4, 256, 256, 1024, 8192, 2, 4, 64, 4),
     "qwen4exp": Shape(
         "qwen4exp", 256, 4, 4, 2, 64, 16, 1e4, 16, 4, 256, 256, 1024, 8192, 2, 4, 64, 4,
-        streams=4, low_rank=32, index_heads=2, index_dim=64, index_budget=64, ngram_row=32, ngram_base=500,
+        streams=4, low_rank=32, index_heads=2, index_dim=64, index_budget=64, ngram_row=64, ngram_base=500,
     ),
 }  # fmt: skip
 
 
+SCALES = {"real": REAL, "tiny": TINY}
+LEAST_VOCABULARY = 260
+"""256 bytes, one merge, three markers."""
+MOST_VOCABULARY = 300_000
+"""The n-gram hash multiplies ids by about 2^45 in 64 bits."""
+
+
 def shape_of(arch: str, scale: str, layers: int | None, vocabulary: int | None) -> Shape:
-    """A shape with optional changes; KeyError for an unknown architecture."""
-    shape = (REAL if scale == "real" else TINY)[arch]
+    """A shape with optional changes; UsageError names what is wrong."""
+    if scale not in SCALES:
+        raise UsageError(f"--scale {scale!r:.40}: expected tiny or real")
+    if arch not in SCALES[scale]:
+        raise UsageError(f"--arch {arch!r:.40}: expected one of {', '.join(SCALES[scale])}")
+    shape = SCALES[scale][arch]
     if layers is not None:
+        least = 2 if shape.streams else 1
+        if not least <= layers <= 1024:
+            raise UsageError(f"--layers {layers}: expected {least} to 1024 for {arch}")
         shape = replace(shape, layers=layers)
-    return replace(shape, vocabulary=vocabulary) if vocabulary is not None else shape
+    if vocabulary is not None:
+        if not LEAST_VOCABULARY <= vocabulary <= MOST_VOCABULARY:
+            raise UsageError(f"--vocabulary {vocabulary}: expected {LEAST_VOCABULARY} to {MOST_VOCABULARY}")
+        shape = replace(shape, vocabulary=vocabulary)
+    return shape

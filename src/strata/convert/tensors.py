@@ -1,25 +1,52 @@
-"""A checkpoint's tensors under GGUF's names and conventions, made one at a time as float32."""
+"""A checkpoint's tensors under GGUF's names and conventions, made piece by piece as float32."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from strata.quant.format import QuantFormat
+
 Floats = npt.NDArray[np.float32]
+Bytes = npt.NDArray[np.uint8]
+AnyArray = npt.NDArray[Any]
+
+Pieces = Iterator[tuple[int, Floats]]
+"""(expert, or 0 for a matrix; some of its rows, float32 [rows, cols]), in the order of the file."""
+
+PIECE_VALUES = 1 << 22
+"""About how many values are decoded at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A tensor's bytes where the source already has it in a GGUF format: copied, never decoded and encoded again."""
+
+    format: QuantFormat
+    pieces: Callable[[], Iterator[Bytes]]
+    """uint8 [rows, row_bytes], in order."""
+    scales: Floats | None = None
+    """NVFP4's second scale, one per matrix: goes into a tensor of its own (`NAME.scale`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One tensor to be written: `parts` makes its rows piece by piece, in order, each float32 [rows, cols]."""
+    """One tensor to be written."""
 
     name: str
     """GGUF's, with its suffix."""
     shape: tuple[int, ...]
     """Torch order."""
-    parts: Callable[[], Iterator[Floats]]
+    pieces: Callable[[], Pieces]
     stored: str
-    """Format in the source file, e.g. "BF16"."""
+    """Format in the source, e.g. "BF16"."""
+    native: Native | None = None
+    drafting: bool = False
+    """Whether it belongs to a layer that only proposes tokens (MTP)."""
+    reorder: Callable[[AnyArray], AnyArray] | None = None
+    """From the source's order of columns to the file's, for what was measured on the source [..., cols]."""
 
     @property
     def columns(self) -> int:
@@ -34,14 +61,14 @@ class Item:
             n *= d
         return n
 
+    @property
+    def matrices(self) -> int:
+        """Experts of a stack; 1 for anything else."""
+        return self.shape[0] if len(self.shape) == 3 else 1
 
-def tile_heads(x: Floats, key_heads: int, dim: int, axis: int = 0) -> Floats:
-    """Value heads grouped by key head -> tiled: file position j * nk + i holds head i * r + j; `dim` rows per head.
 
-    llama.cpp's converter for qwen35moe and qwen4exp does this to every tensor that counts value heads, so that head h
-    reads key head h mod nk.
-    """
-    moved = np.moveaxis(x, axis, 0)
-    share = moved.shape[0] // (key_heads * dim)
-    parts = moved.reshape(key_heads, share, dim, *moved.shape[1:]).swapaxes(0, 1)
-    return np.ascontiguousarray(np.moveaxis(parts.reshape(moved.shape), 0, axis))
+def spans(rows: int, columns: int) -> Iterator[slice]:
+    """`rows` in runs of about PIECE_VALUES values."""
+    step = max(1, PIECE_VALUES // columns)
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))

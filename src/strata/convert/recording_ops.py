@@ -1,0 +1,132 @@
+"""Operations that tell a listener what every product reads, and otherwise do what the wrapped ones do."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
+from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+
+
+class Heard(Protocol):
+    """Who wants to know."""
+
+    def product(self, weight: Weight, x: torch.Tensor) -> None:
+        """`weight` is multiplied with rows x [N, cols]."""
+        ...
+
+    def expert(self, bank: ExpertBank, expert: int, x: torch.Tensor, hidden: torch.Tensor) -> None:
+        """An expert reads rows x [N, hidden], its down matrix reads `hidden` [N, width]."""
+        ...
+
+
+class RecordingOps:
+    """Implements `Ops` by `inner`, bit for bit."""
+
+    def __init__(self, inner: Ops, heard: Heard) -> None:
+        self.inner = inner
+        self.heard = heard
+
+    def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+        """See Ops.linear."""
+        for weight in weights:
+            self.heard.product(weight, x)
+        return self.inner.linear(x, weights)
+
+    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+        """See Ops.embed."""
+        return self.inner.embed(ids, weight)
+
+    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.activate."""
+        return self.inner.activate(kind, x)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+        """See Ops.rms_norm."""
+        return self.inner.rms_norm(x, weight, eps, group)
+
+    def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+        """See Ops.l2_norm."""
+        return self.inner.l2_norm(x, eps, scale)
+
+    def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
+        """See Ops.rope."""
+        return self.inner.rope(x, cos, sin, layout)
+
+    def attention(
+        self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
+    ) -> torch.Tensor:
+        """See Ops.attention."""
+        return self.inner.attention(q, keys, values, rows, scale)
+
+    def select_blocks(
+        self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.select_blocks."""
+        return self.inner.select_blocks(q, block_keys, rows, ratio, budget)
+
+    def sparse_attention(
+        self,
+        q: torch.Tensor,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        scale: float,
+        positions: torch.Tensor,
+        count: torch.Tensor,
+    ) -> torch.Tensor:
+        """See Ops.sparse_attention."""
+        return self.inner.sparse_attention(q, keys, values, rows, scale, positions, count)
+
+    def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+        """See Ops.cache_write."""
+        self.inner.cache_write(plane, slots, entries, x)
+
+    def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
+        """See Ops.pool_blocks."""
+        return self.inner.pool_blocks(raw, slots, blocks, ratio)
+
+    def causal_conv(
+        self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+    ) -> torch.Tensor:
+        """See Ops.causal_conv."""
+        return self.inner.causal_conv(x, weight, history, rows, dilation)
+
+    def delta_rule(  # noqa: PLR0913  the protocol's
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+    ) -> torch.Tensor:
+        """See Ops.delta_rule."""
+        return self.inner.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.route."""
+        return self.inner.route(logits, top_k, renormalise)
+
+    def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
+        """See Ops.experts; the experts' own inputs are found by doing gate and up once more."""
+        for expert in sorted({int(e) for e in ids.flatten()}):
+            rows = x[(ids == expert).any(dim=1)].contiguous()
+            gate, up = self.inner.linear(rows, (bank.gate[expert], bank.up[expert]))
+            self.heard.expert(bank, expert, rows, self.inner.activate("silu", gate) * up)
+        return self.inner.experts(x, ids, weights, bank)
+
+    def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.stream_mix."""
+        return self.inner.stream_mix(gate, x, streams)
+
+    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See Ops.stream_add."""
+        return self.inner.stream_add(residual, y, weights)
+
+    def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """See Ops.row_dot."""
+        return self.inner.row_dot(a, b)
