@@ -49,9 +49,7 @@ def show(choices: Sequence[Choice], source: str, target: Path, written: bool, as
     all_ = whole(choices)
     rows.append(("all", f"{all_.tensors:,}", f"{all_.values:,}", f"{all_.nbytes:,}", f"{all_.bits:.3f}"))
     _table(out, f"{target}{'' if written else ' (not written)'}", ("format", *_RIGHT), rows)
-    others = [
-        (d.format, f"{d.tensors:,}", d.asked, f"{d.reason}: {', '.join(d.names)}") for d in deviations(choices)
-    ]
+    others = [(d.format, f"{d.tensors:,}", d.asked, f"{d.reason}: {', '.join(d.names)}") for d in deviations(choices)]
     if others:
         _table(out, "Other than asked", ("format", "tensors", "asked", "why"), others)
 

@@ -1,4 +1,4 @@
-"""safetensors folder -> GGUF names, with the transforms that llama.cpp's converter applies (models.md 2.4)."""
+"""safetensors folder -> GGUF names, with the transforms that llama.cpp's converter applies."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""config.json -> GGUF keys (models.md 2.3: what llama.cpp's loaders read)."""
+"""config.json -> GGUF keys (what llama.cpp's loaders read)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What llama.cpp's converters do to the values of a safetensors folder (models.md 2.4), by architecture and tensor."""
+"""What llama.cpp's converters do to the values of a safetensors folder, by architecture and tensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

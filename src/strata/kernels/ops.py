@@ -69,13 +69,13 @@ class Ops(Protocol):
     def select_blocks(
         self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """QSA's choice of positions for every row (models.md 1.5).
+        """QSA's choice of positions for every row (Qwen4ExpText, transformers 5.24).
 
         q [T, index_heads, di]; block_keys.data [pages, page, di] holds the key of block j as entry j. Row t sees
         n = (position + 1) // ratio complete blocks; score_j = sum over heads of relu(q_h . k_j), heads in order;
-        the best min(budget, n) blocks are kept (ties: the later block, the higher j), each with all its `ratio` positions, and the open
-        tail [n * ratio, position] always. -> positions int32 [T, budget * ratio + ratio] in increasing order (unused
-        places -1), count int32 [T].
+        the best min(budget, n) blocks are kept (ties: the higher j, docs/decisions/0006), each with all its
+        `ratio` positions, and the open tail [n * ratio, position] always. -> positions int32
+        [T, budget * ratio + ratio] in increasing order (unused places -1), count int32 [T].
         """
         ...
 
@@ -125,7 +125,7 @@ class Ops(Protocol):
         pairing: HeadPairing,
         eps: float,
     ) -> torch.Tensor:
-        """Gated delta rule, one row after the other per slot; updates `state` in place (models.md 1.1).
+        """Gated delta rule, one row after the other per slot; updates `state` in place (arXiv 2412.06464).
 
         qkv [T, nk*dk + nk*dk + nv*dv] after convolution; q, k are l2-normalised per head here (q also times
         1/sqrt(dk)); beta, decay [T, nv]; state [slots, nv, dk, dv]. Value head h uses key head h // (nv/nk) (grouped)

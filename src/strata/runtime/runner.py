@@ -69,8 +69,8 @@ class CpuRunner:
         """RequestError when an id is outside the vocabulary."""
         size = self.model.shape.vocabulary
         for name, ids in (("token ids", tokens), ("logit_bias ids", [t for t, _ in params.logit_bias])):
-            if ids and not (0 <= min(ids) and max(ids) < size):
-                bad = next(t for t in ids if not 0 <= t < size)
+            bad = next((t for t in ids if not 0 <= t < size), None)
+            if bad is not None:
                 raise RequestError(f"{name} must be from 0 to {size - 1}, found {bad}", param=name.split()[0])
 
     def release(self, slot: int) -> None:
