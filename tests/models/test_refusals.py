@@ -261,6 +261,21 @@ FOLDERS = {
         lambda made: made.config["rope_parameters"].update(partial_rotary_factor=1.0),
         "32 rotary dims do not fit the indexer's 24",
     ),
+    "a shard that is missing": (
+        "qwen4_exp",
+        without("model.layers.1.ple.ple_embedding.ngram_embedding.shard_2.weight"),
+        "tensor model.layers.1.ple.ple_embedding.ngram_embedding.shard_2.weight is missing",
+    ),
+    "a stacked matrix with rows to spare": (
+        "qwen4_exp",
+        resized("model.layers.3.self_attn.indexer.index_qk_proj.weight", lambda x: torch.cat([x, x[:24]])),
+        "index_qk_proj.weight: expected 120 rows, found 144",
+    ),
+    "a stacked matrix whose parts overlap": (
+        "qwen4_exp",
+        resized("model.layers.3.self_attn.indexer.index_qk_proj.weight", lambda x: x[:110]),
+        "index_qk_proj.weight: expected 120 rows, found 110",
+    ),
     "a hash without its buffer": (
         "qwen4_exp",
         without("model.layers.1.ple.ple_embedding.ngram_heads_offsets"),

@@ -35,6 +35,8 @@ class HfSource:
         self.experts_at = experts_at
         self.expert_leaves = expert_leaves
         self.used: set[str] = set()
+        self.left: dict[str, int] = {}
+        """Rows of stacked matrices that nobody has asked for yet; negative when two parts overlap."""
 
     def _full(self, name: str) -> tuple[Rule, str] | None:
         """The rule for our `name`, and the name in the folder (the first of the rule's that exists)."""
@@ -67,6 +69,7 @@ class HfSource:
         total = whole.rows
         if rows > total:
             self._matrix(full, rows, cols)
+        self.left[full] = self.left.get(full, total) - rows
         return slice_rows(whole, 0, rows) if rule.rows == "head" else slice_rows(whole, total - rows, total)
 
     def _matrix(self, name: str, rows: int | None, cols: int) -> Weight:
@@ -147,7 +150,13 @@ class HfSource:
         return int64s(self.checkpoint, name, count)
 
     def check_all_used(self) -> None:
-        """See `Source.check_all_used`."""
+        """See `Source.check_all_used`; stacked matrices must be used up too."""
+        for name, rows in self.left.items():
+            if rows:
+                total = require(self.checkpoint, name).shape[0]
+                raise CheckpointError(
+                    f"{self.checkpoint.path}: tensor {name}: expected {total - rows} rows, found {total}"
+                )
         left: dict[str, object] = {
             n: r
             for n, r in self.checkpoint.tensors.items()
@@ -158,10 +167,13 @@ class HfSource:
 
 
 def shards(checkpoint: Checkpoint, prefix: str) -> list[str]:
-    """Names PREFIX0.weight, PREFIX1.weight ... in numeric order (not name order)."""
+    """Names PREFIX0.weight, PREFIX1.weight ... by number, not by name; CheckpointError when one is missing."""
     numbered = {}
     for name in checkpoint.tensors:
         number = name.removeprefix(prefix).removesuffix(".weight")
         if name.startswith(prefix) and number.isdigit():
             numbered[int(number)] = name
+    missing = sorted(set(range(len(numbered))) - set(numbered))
+    if missing:
+        raise CheckpointError(f"{checkpoint.path}: tensor {prefix}{missing[0]}.weight is missing")
     return [numbered[i] for i in sorted(numbered)]
