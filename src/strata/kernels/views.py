@@ -7,7 +7,7 @@ import torch
 from strata.quant.format import QuantFormat
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Weight:
     """A matrix [rows, cols] in its file format; y = x W^T.
 

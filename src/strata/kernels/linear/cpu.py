@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from strata.kernels import _native
-from strata.kernels.native import Native, check, describe
+from strata.kernels.native import Native, check
 from strata.kernels.views import Weight
 
 
@@ -15,7 +15,7 @@ def linear(native: Native, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
     for weight in weights:
         if weight.cols != x.shape[1]:
             raise ValueError(f"rows of {x.shape[1]} values for a weight of {weight.cols} columns")
-    described = [describe(weight) for weight in weights]
+    described = [native.weight(weight) for weight in weights]
     outputs = tuple(torch.empty(x.shape[0], weight.rows) for weight in weights)
     _native.linear(
         native.handle, x.data_ptr(), x.shape[0], x.shape[1], described, [output.data_ptr() for output in outputs]
