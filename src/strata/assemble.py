@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.demo import model_path
 from strata.checkpoint.locate import open_checkpoint
@@ -41,6 +43,8 @@ def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
         raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
     if wishes.kv_type != "f32":
         raise UsageError(f"--kv-type {wishes.kv_type}: only f32 is built", "use --kv-type f32 or leave it out")
+    # Our own pool computes; torch's threads beside it would only fight for the same cores.
+    torch.set_num_threads(1)
     if wishes.isa == "naive":
         if wishes.threads not in ("auto", 1):
             raise UsageError(f"--threads {wishes.threads}: the naive operations run on one", "leave it out")
