@@ -61,7 +61,7 @@ class Model(Protocol):
 
 def check_tokens(tokens: torch.Tensor, vocabulary: int) -> None:
     """RequestError when an id is outside the vocabulary."""
-    if len(tokens) and not (0 <= int(tokens.min()) and int(tokens.max()) < vocabulary):
+    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < vocabulary):
         raise RequestError(
             f"token ids must be from 0 to {vocabulary - 1}, found {int(tokens.min())}..{int(tokens.max())}"
         )

@@ -1,5 +1,6 @@
 """Assembling the blocks that several architectures have in common from a source's tensors."""
 
+import itertools
 from dataclasses import dataclass
 
 from strata.experts.cpu import CpuExperts
@@ -58,7 +59,7 @@ class Parts:
         if self.source.has(block + "attn_qkv"):
             both = self.source.weight(block + "attn_qkv", wide + 2 * narrow, hidden)
             cuts = (0, wide, wide + narrow, wide + 2 * narrow)
-            q, k, v = (slice_rows(both, a, b) for a, b in zip(cuts, cuts[1:], strict=False))
+            q, k, v = (slice_rows(both, a, b) for a, b in itertools.pairwise(cuts))
             return q, k, v
         q = self.source.weight(block + "attn_q", wide, hidden)
         k = self.source.weight(block + "attn_k", narrow, hidden)
@@ -129,7 +130,7 @@ class Parts:
 
 
 def delta_layout(d: DeltaConfig, pairing: HeadPairing) -> DeltaLayout:
-    """What a delta-net layer keeps per sequence. The l2 norms of q and k add 1e-6 (models.md 1.1), whatever the
+    """What a delta-net layer keeps per sequence. The l2 norms of q and k add 1e-6, whatever the
     model's eps.
     """
     return DeltaLayout(d.channels, d.taps - 1, d.key_heads, d.value_heads, d.key_dim, d.value_dim, pairing, 1e-6)
