@@ -61,7 +61,9 @@ def test_skew_makes_experts_hot(tmp_path: Path, skew: float) -> None:
 def test_large_matrices_repeat_encoded_rows(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     shape = shape_of("qwen3moe", "tiny", 1, 3 * POOL_ROWS)
-    choices = synth(path, shape, Types("IQ2_XXS", embedding="Q4_0"), 1, 0, lambda *_: None)
+    choices = synth(
+        path, shape, Types("Q4_0", embedding="Q4_0", patterns=[("attn_q.weight", "IQ2_XXS")]), 1, 0, lambda *_: None
+    )
     read = {t.name: t for t in gguf.GGUFReader(path).tensors}
     assert set(read) == {c.item.name for c in choices}
     rows = values(path, "token_embd.weight")

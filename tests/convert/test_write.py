@@ -30,7 +30,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["Q4_K", "IQ3_S", "IQ4_NL", "MXFP4", "Q2_0", "Q8_0", "BF16"])
 def test_matrices_are_what_the_encoder_makes(tmp_path: Path, plain: Path, name: str) -> None:
-    convert(plain, tmp_path / "q.gguf", Types(name, embedding=name))
+    convert(plain, tmp_path / "q.gguf", Types("F32", patterns=[(r"blk\.1\.attn_k\.|blk\.2\.ffn_up", name)]))
     for tensor in ("blk.1.attn_k.weight", "blk.2.ffn_up_exps.weight"):
         want = values(plain, tensor)
         raw = encode(FORMATS[name], want.reshape(-1, want.shape[-1]))
@@ -118,14 +118,15 @@ def test_small_weights_keep_their_precision_in_nvfp4(tmp_path: Path) -> None:
 
 
 def test_formats_that_need_importance(tmp_path: Path, plain: Path) -> None:
+    types = Types("F32", patterns=[("attn_q.weight", "IQ2_XXS")])
     with pytest.raises(
         UsageError, match=r"tensor blk.0.attn_q.weight: IQ2_XXS needs to know which columns matter"
     ) as e:
-        convert(plain, tmp_path / "q.gguf", Types("IQ2_XXS"))
+        convert(plain, tmp_path / "q.gguf", types)
     assert e.value.hint is not None and "--calibrate" in e.value.hint
     assert not (tmp_path / "q.gguf").exists()
     some = {"blk.0.attn_q.weight": np.ones(256, np.float32)}
-    reasons = {c.item.name: c.reason for c in convert(plain, tmp_path / "q.gguf", Types("IQ2_XXS"), importance=some)}
+    reasons = {c.item.name: c.reason for c in convert(plain, tmp_path / "q.gguf", types, importance=some)}
     assert reasons["blk.0.attn_q.weight"] == "" and reasons["blk.1.attn_q.weight"] == EQUAL
     assert "output_norm.weight" in reasons and EQUAL not in reasons["output_norm.weight"]
 
@@ -133,14 +134,14 @@ def test_formats_that_need_importance(tmp_path: Path, plain: Path) -> None:
 def test_importance_reaches_the_expert_it_belongs_to(tmp_path: Path, plain: Path) -> None:
     name, rng = "blk.1.ffn_gate_exps.weight", np.random.default_rng(3)
     weights = (rng.random((8, 256)) ** 4 + 1e-3).astype(np.float32)
-    types = Types("F32", patterns=[(name, "IQ2_S")])
+    types = Types("F32", patterns=[(name, "IQ3_XXS")])
     convert(plain, tmp_path / "q.gguf", types, importance={name: weights})
     x = values(plain, name)
     with open_gguf(tmp_path / "q.gguf") as file:
         raw = file.bytes_of(file.tensors[name]).reshape(8, -1)
         for e in range(8):
-            assert raw[e].tobytes() == encode(FORMATS["IQ2_S"], x[e], weights[e]).tobytes()
-        assert raw[0].tobytes() != encode(FORMATS["IQ2_S"], x[0], weights[1]).tobytes()
+            assert raw[e].tobytes() == encode(FORMATS["IQ3_XXS"], x[e], weights[e]).tobytes()
+        assert raw[0].tobytes() != encode(FORMATS["IQ3_XXS"], x[0], weights[1]).tobytes()
     with pytest.raises(UsageError, match=r"importance data for 255 columns"):
         convert(plain, tmp_path / "r.gguf", types, importance={name: weights[:, 1:]})
     assert not (tmp_path / "r.gguf").exists()
