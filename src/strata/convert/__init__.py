@@ -1,6 +1,6 @@
 """Files in, files out.
 
-Owns: converting safetensors to GGUF, requantising, random models of published shapes.
-May import: models and below.
+Owns: converting safetensors to GGUF, requantising, importance data, random models of published shapes.
+May import: assemble and below.
 Never: runs a server; changes its input files.
 """
