@@ -15,7 +15,7 @@ import numpy.typing as npt
 from strata.quant.blocks import Bytes, Floats
 from strata.quant.decode import codes
 from strata.quant.format import QuantFormat
-from strata.quant.repack import LAYOUTS, Places, layout_of, repack
+from strata.quant.repack import LAYOUTS, layout_of, repack
 
 Square = npt.NDArray[np.float32]
 
@@ -61,18 +61,24 @@ def factors(hessian: npt.NDArray[np.floating], damping: float = DAMPING) -> Fact
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The values that each place of some rows can take: levels * scale - minimum, all [rows, n]."""
+    """The values that each place of some rows can take: level * scale - minimum; column by column, [n, rows]."""
 
     levels: Floats
+    borders: Floats
+    """Half way between neighbouring levels."""
     scale: Floats
+    inverse: Floats
+    """1 / scale, 0 where that is 0."""
     minimum: Floats
 
-    def nearest(self, x: Floats, j: int) -> tuple[Places, Floats]:
-        """(level's index, its value) nearest to x [rows] in column j."""
-        scale, minimum = self.scale[:, j], self.minimum[:, j]
-        wanted = np.divide(x + minimum, scale, out=np.zeros_like(x), where=scale != 0)
-        places = np.searchsorted((self.levels[1:] + self.levels[:-1]) / 2, wanted).astype(np.uint8)
-        return places, self.levels[places] * scale - minimum
+    def nearest(self, x: Floats, j: int) -> Floats:
+        """The levels whose values are nearest to x [rows] in column j."""
+        wanted = (x + self.minimum[j]) * self.inverse[j]
+        return np.asarray(self.levels[np.searchsorted(self.borders, wanted)], np.float32)
+
+    def value(self, level: Floats, j: int) -> Floats:
+        """What levels [rows] of column j decode to."""
+        return np.asarray(level * self.scale[j] - self.minimum[j], np.float32)
 
 
 def rounded(fmt: QuantFormat, raw: Bytes, x: Floats, by: Factors, passes: int = PASSES) -> Bytes:
@@ -81,17 +87,17 @@ def rounded(fmt: QuantFormat, raw: Bytes, x: Floats, by: Factors, passes: int = 
     No row's error is larger than that of `raw`. UnsupportedError for formats without a code per value.
     """
     grid, before = _grid(fmt, raw, by.order)
-    x = np.ascontiguousarray(x[:, by.order], np.float32)
-    places, values = _fed(grid, x, by.upper)
-    old = grid.levels[before] * grid.scale - grid.minimum
-    worse = weighted(x - values, by.hessian) > weighted(x - old, by.hessian)
-    places[worse], values[worse] = before[worse], old[worse]
+    x = np.ascontiguousarray(x[:, by.order].T, np.float32)
+    chosen = _fed(grid, x, by.upper)
+    old, new = (held * grid.scale - grid.minimum for held in (before, chosen))
+    worse = weighted((x - new).T, by.hessian) > weighted((x - old).T, by.hessian)
+    chosen[:, worse] = before[:, worse]
     for _ in range(passes):
-        if not _settle(grid, x, values, places, by.hessian):
+        if not _settle(grid, x, chosen, by.hessian):
             break
-    out = np.empty_like(places)
-    out[:, by.order] = places
-    return repack(fmt, raw, out)
+    places = np.empty(chosen.shape, np.uint8)
+    places[by.order] = np.searchsorted(grid.levels, chosen)
+    return repack(fmt, raw, np.ascontiguousarray(places.T))
 
 
 def weighted(error: Floats, hessian: Square) -> Floats:
@@ -99,44 +105,56 @@ def weighted(error: Floats, hessian: Square) -> Floats:
     return np.asarray(((error @ hessian) * error).sum(axis=1), np.float32)
 
 
-def _grid(fmt: QuantFormat, raw: Bytes, order: npt.NDArray[np.int64]) -> tuple[Grid, Places]:
-    """The values on offer, and which ones `raw` holds, columns in `order`."""
+def _grid(fmt: QuantFormat, raw: Bytes, order: npt.NDArray[np.int64]) -> tuple[Grid, Floats]:
+    """The values on offer, and the levels that `raw` holds [n, rows], columns in `order`."""
     levels = layout_of(fmt).levels
     held = codes(fmt, raw)
-    scale = np.repeat(held.scale, fmt.sub, axis=1)[:, order]
-    minimum = np.zeros_like(scale) if held.min_scale is None else np.repeat(held.min_scale, fmt.sub, axis=1)[:, order]
-    places = np.searchsorted(levels, np.clip(held.w_int[:, order], levels[0], levels[-1]).astype(np.float32))
-    return Grid(levels, scale, minimum), places.astype(np.uint8)
+    scale = _by_column(held.scale, fmt.sub, order)
+    minimum = np.zeros_like(scale) if held.min_scale is None else _by_column(held.min_scale, fmt.sub, order)
+    inverse = np.divide(np.float32(1), scale, out=np.zeros_like(scale), where=scale != 0)
+    borders = np.asarray((levels[1:] + levels[:-1]) / 2, np.float32)
+    now = np.ascontiguousarray(np.clip(held.w_int[:, order].T, levels[0], levels[-1]), np.float32)
+    return Grid(levels, borders, scale, inverse, minimum), now
 
 
-def _fed(grid: Grid, x: Floats, upper: Square) -> tuple[Places, Floats]:
-    """Column after column, errors moved on."""
-    left = x.copy()
-    places, values = np.empty(x.shape, np.uint8), np.empty_like(x)
-    n = x.shape[1]
+def _by_column(per_run: Floats, sub: int, order: npt.NDArray[np.int64]) -> Floats:
+    """[rows, n / sub] -> [n, rows], columns in `order`."""
+    return np.ascontiguousarray(np.repeat(per_run.T, sub, axis=0)[order])
+
+
+def _fed(grid: Grid, x: Floats, upper: Square) -> Floats:
+    """Levels [n, rows] for x [n, rows], column after column, errors moved on."""
+    left, chosen = x.copy(), np.empty_like(x)
+    n = len(x)
     for start in range(0, n, RUN):
         stop = min(start + RUN, n)
-        errors = np.empty((len(x), stop - start), np.float32)
+        errors = np.empty((stop - start, x.shape[1]), np.float32)
         for j in range(start, stop):
-            places[:, j], values[:, j] = grid.nearest(left[:, j], j)
-            error = (left[:, j] - values[:, j]) / upper[j, j]
-            left[:, j + 1 : stop] -= error[:, None] * upper[j, j + 1 : stop]
-            errors[:, j - start] = error
-        left[:, stop:] -= errors @ upper[start:stop, stop:]
-    return places, values
+            chosen[j] = grid.nearest(left[j], j)
+            error = errors[j - start]
+            np.subtract(left[j], grid.value(chosen[j], j), out=error)
+            error /= upper[j, j]
+            left[j + 1 : stop] -= np.outer(upper[j, j + 1 : stop], error)
+        left[stop:] -= upper[start:stop, stop:].T @ errors
+    return chosen
 
 
-def _settle(grid: Grid, x: Floats, values: Floats, places: Places, hessian: Square) -> bool:
-    """Choose every column again, all others as they are, in place; whether anything changed."""
-    pull = (x - values) @ hessian
+def _settle(grid: Grid, x: Floats, chosen: Floats, hessian: Square) -> bool:
+    """Choose every column's levels again, all others as they are, in place; whether anything changed."""
+    values = chosen * grid.scale - grid.minimum
+    pull = hessian @ (x - values)
     changed = False
-    for j in range(x.shape[1]):
-        own = hessian[j, j]
-        best, value = grid.nearest(values[:, j] + pull[:, j] / own, j)
-        step = value - values[:, j]
-        moved = np.flatnonzero(step)
-        if len(moved):
+    n = len(x)
+    for start in range(0, n, RUN):
+        stop = min(start + RUN, n)
+        steps = np.zeros((stop - start, x.shape[1]), np.float32)
+        for j in range(start, stop):
+            best = grid.nearest(values[j] + pull[j] / hessian[j, j], j)
+            if np.array_equal(best, chosen[j]):
+                continue
             changed = True
-            pull[moved] -= step[moved, None] * hessian[j]
-            places[:, j], values[:, j] = best, value
+            chosen[j] = best
+            np.subtract(grid.value(best, j), values[j], out=steps[j - start])
+            pull[j + 1 : stop] -= np.outer(hessian[j, j + 1 : stop], steps[j - start])
+        pull[stop:] -= hessian[start:stop, stop:].T @ steps
     return changed
