@@ -23,7 +23,7 @@ from strata.runtime.runner import CpuRunner
 ROWS = 512
 """About how many tokens one step reads, of one document or several."""
 LONGEST = 1024
-"""Longer documents are cut here; the rest is read as a document of its own."""
+"""Longer documents are cut here (or at the model's context); the rest is read as a document of its own."""
 SEPARATOR = "<|endoftext|>"
 """Ends a document: the next one is read from an empty state."""
 SCORED = 0.25
@@ -129,26 +129,26 @@ class HearingOps(RecordingOps):
 
 
 def documents(text: str, encode: Callable[[str], Sequence[int]]) -> list[tuple[int, ...]]:
-    """The tokens of every document of a text, cut after LONGEST; documents end at SEPARATOR, and none is empty."""
-    found: list[tuple[int, ...]] = []
-    for part in text.split(SEPARATOR):
-        tokens = encode(part) if part else ()
-        found += [tuple(tokens[start : start + LONGEST]) for start in range(0, len(tokens), LONGEST)]
-    return found
+    """The tokens of every document of a text; documents end at SEPARATOR, and none is empty."""
+    return [tuple(tokens) for tokens in (encode(part) for part in text.split(SEPARATOR) if part) if tokens]
 
 
 def measure(
     checkpoint: Checkpoint, ops: Ops, texts: Sequence[tuple[int, ...]], items: Sequence[Item], said: Said
 ) -> dict[str, Moments]:
-    """Feed every text through the model from an empty state; what each of `items` reads is added up."""
+    """Feed every text through the model from an empty state; what each of `items` reads is added up.
+
+    UsageError when the sums do not fit the memory that is free.
+    """
     name = architecture_of(checkpoint)
     source = NamedSource(open_source(checkpoint, name))
     hearing = Hearing(source, available_memory())
     hearing_ops = HearingOps(ops, hearing)
     model = ARCHITECTURES[name].build(source, checkpoint.metadata, vocabulary_size(checkpoint), hearing_ops)
     source.check_all_used()
-    groups = grouped(texts)
-    slots, longest = max(map(len, groups)), max(map(len, texts))
+    most = min(LONGEST, model.shape.context)
+    groups = grouped([t[start : start + most] for t in texts for start in range(0, len(t), most)])
+    slots, longest = max(map(len, groups)), max(len(t) for group in groups for t in group)
     runner = CpuRunner(model, hearing_ops, Limits(slots, longest, longest + ROWS))
     done, total = 0, sum(map(len, texts))
     for group in groups:
