@@ -109,3 +109,20 @@ def test_wrong_words(tmp_path: Path, source: Path, capsys: pytest.CaptureFixture
     assert call(*base, "--imatrix", source) == 1
     assert "expected 'imatrix'" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_feedback(tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text(f"{CORPUS[:150]}<|endoftext|>{CORPUS[150:300]}", "utf-8")
+    words = ["--type", "q4_0", "--calibrate", text]
+    assert call(source, tmp_path / "plain.gguf", *words) == 0
+    assert call(source, tmp_path / "fed.gguf", *words, "--feedback") == 0
+    assert formats(tmp_path / "plain.gguf") == formats(tmp_path / "fed.gguf")
+    name = "blk.0.attn_q.weight"
+    assert not np.array_equal(values(tmp_path / "plain.gguf", name), values(tmp_path / "fed.gguf", name))
+    capsys.readouterr()
+    assert call(source, tmp_path / "out.gguf", "--type", "q4_0", "--feedback") != 0
+    assert "--feedback: needs what the model reads" in capsys.readouterr().err
+    assert call(source, tmp_path / "out.gguf", *words, "--feedback", "--save-imatrix", tmp_path / "i.gguf") != 0
+    assert "--save-imatrix: --feedback measures something else" in capsys.readouterr().err
+    assert not (tmp_path / "out.gguf").exists()
