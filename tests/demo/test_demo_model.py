@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from strata.checkpoint.demo import model_path
 from strata.chat.tokenizer import Tokenizer, load_tokenizer
 from strata.checkpoint.checkpoint import Checkpoint
+from strata.checkpoint.demo import model_path
 from strata.checkpoint.locate import open_checkpoint
 from strata.core.limits import Limits
 from strata.core.window import Window
