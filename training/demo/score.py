@@ -64,7 +64,7 @@ def record(texts, prompts, run, path):
                         top1=np.concatenate(top1), ids=np.concatenate(ids), logprobs=np.concatenate(kept))
 
 
-GROUPS = [("drafting layer", r"^blk\.8\."), ("gate and up experts", r"ffn_(gate|up)_exps"), ("down experts", "ffn_down_exps"), ("token embedding, head", "token_embd.weight$"), ("n-gram table", "per_layer"),
+GROUPS = [("drafting layer", r"^blk\.8\."), ("gate and up experts", r"ffn_(gate|up)_exps"), ("down experts", "ffn_down_exps"), ("n-gram table", "^per_layer"), ("token embedding, head", "token_embd.weight$"),
           ("attention, delta net", r"\.(attn_(q|k|v|qkv|gate|output)|ssm_(out|alpha|beta)|indexer)"), ("shared experts", "shexp"), ("hyper-connections", "hc_"), ("n-gram matrices", "ple_"), ("rest", "")]
 
 
@@ -72,7 +72,7 @@ def sizes(path):
     held, formats = defaultdict(int), defaultdict(set)
     with open_gguf(Path(path)) as file:
         for name, ref in file.tensors.items():
-            group = next(g for g, pattern in GROUPS if re.search(pattern.replace("per_layer", "^per_layer"), name))
+            group = next(g for g, pattern in GROUPS if re.search(pattern, name))
             held[group] += len(file.bytes_of(ref).tobytes())
             if ref.format.name != "F32": formats[group].add(ref.format.name)
     for group, _ in GROUPS:
