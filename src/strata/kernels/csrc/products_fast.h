@@ -73,6 +73,46 @@ struct FastGroup<Q4_1> {
     }
 };
 
+// Blocks of 32 values in 5 bits: `high` bytes from the start four bytes with a bit per value, then 16 bytes of nibbles.
+template <int stride, int high>
+static inline void five_bit_pieces(const uint8_t* b, uint8_t* codes) {
+    alignas(32) uint8_t plain[16 * 32];
+    const __m256i spread = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i own = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201u));
+    for (int s = 0; s < 16; ++s, b += stride) {
+        const __m128i both = _mm_loadu_si128(reinterpret_cast<const __m128i*>(b + high + 4)), low = _mm_set1_epi8(15);
+        const __m256i nibbles = _mm256_set_m128i(_mm_and_si128(_mm_srli_epi16(both, 4), low), _mm_and_si128(both, low));
+        const __m256i bits = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(read32(b + high))), spread);
+        const __m256i fifth = _mm256_cmpeq_epi8(_mm256_and_si256(bits, own), own);
+        _mm256_store_si256(reinterpret_cast<__m256i*>(plain + 32 * s),
+                           _mm256_or_si256(nibbles, _mm256_and_si256(fifth, _mm256_set1_epi8(16))));
+    }
+    for (int part = 0; part < 2; ++part) {
+        auto piece = [&](int s) { return plain + 32 * s + 16 * part; };
+        store_steps(codes + 256 * part, pieces(0, piece), pieces(1, piece), pieces(2, piece), pieces(3, piece));
+    }
+}
+
+template <>
+struct FastGroup<Q5_0> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
+        five_bit_pieces<22, 2>(b, codes);
+        strided_halves<22>(b, scale);
+    }
+};
+
+template <>
+struct FastGroup<Q5_1> {
+    static constexpr bool exists = true;
+    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
+        five_bit_pieces<24, 4>(b, codes);
+        strided_halves<24>(b, scale);
+        strided_halves<24>(b + 2, minimum);
+        for (int s = 0; s < 16; ++s) minimum[s] = -minimum[s];
+    }
+};
+
 template <>
 struct FastGroup<IQ4_NL> {
     static constexpr bool exists = true;
