@@ -39,13 +39,22 @@ def commit(folder: Path = Path(strata.__file__).parent) -> str | None:
     return said.stdout.strip() if tracked.returncode == 0 else None
 
 
-def facts(loaded: Loaded) -> dict[str, object]:
-    """The fields that every result carries."""
-    choices = {choice.name: choice.value for choice in loaded.plan.choices}
+def origin(threads: object, isa: object) -> dict[str, object]:
+    """Machine and build: the fields that every result carries."""
     return {
-        "model": str(loaded.checkpoint.path),
-        "architecture": loaded.model.shape.architecture,
-        "machine": {"cpu": processor(), "threads": choices["threads"], "isa": choices["isa"]},
+        "machine": {"cpu": processor(), "threads": threads, "isa": isa},
         "version": strata.__version__,
         "commit": commit(),
+    }
+
+
+def facts(loaded: Loaded) -> dict[str, object]:
+    """The fields that every result about a model carries."""
+    choices = {choice.name: choice.value for choice in loaded.plan.choices}
+    path = loaded.checkpoint.path
+    return {
+        "model": str(path),
+        "model_bytes": sum(file.stat().st_size for file in ([path] if path.is_file() else path.glob("*.safetensors"))),
+        "architecture": loaded.model.shape.architecture,
+        **origin(choices["threads"], choices["isa"]),
     }

@@ -1,0 +1,149 @@
+"""How fast single kernels run, beside what the memory gives: medians of repeated samples after one that warms up."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from strata.checks.kernel_cases import (
+    Case,
+    attention_case,
+    delta_case,
+    experts_case,
+    linear_case,
+    random_bank,
+    random_weight,
+    read_case,
+)
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.native import FORMAT_CODES
+from strata.quant.formats import FORMATS
+
+SAMPLE_SECONDS = 0.02
+"""A sample repeats its call until it lasted this long."""
+
+KERNELS = ("linear", "experts", "attention", "delta")
+BANKS = ("IQ3_S+IQ4_NL", "Q4_K+Q6_K")
+HEADS = ((32, 4, 128), (16, 2, 256))
+"""Of Qwen3-30B-A3B, and of Qwen3-Next and Qwen3.5."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is measured."""
+
+    kernels: Sequence[str] = KERNELS
+    formats: Sequence[str] = tuple(FORMAT_CODES)
+    rows: Sequence[int] = (1, 2, 4, 8, 32)
+    contexts: Sequence[int] = (1024, 4096, 16384)
+    cols: int = 2048
+    megabytes: int = 128
+    """Of operands per case; more than three times the last-level cache, so that they come from memory."""
+    repeats: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRate:
+    """Seconds per call of every sample."""
+
+    kernel: str
+    shape: str
+    rows: int
+    nbytes: int
+    macs: int
+    seconds: tuple[float, ...]
+
+    @property
+    def gb_per_second(self) -> float:
+        """Of what a call must read, by the median."""
+        return self.nbytes / statistics.median(self.seconds) / 1e9
+
+    def values(self, read: "KernelRate") -> dict[str, object]:
+        """As plain values, with the share of the memory's own rate."""
+        median = statistics.median(self.seconds)
+        values: dict[str, object] = {
+            "kernel": self.kernel,
+            "shape": self.shape,
+            "rows": self.rows,
+            "milliseconds": {
+                "median": median * 1e3,
+                "min": min(self.seconds) * 1e3,
+                "max": max(self.seconds) * 1e3,
+                "samples": len(self.seconds),
+            },
+            "bytes": self.nbytes,
+            "gb_per_second": self.gb_per_second,
+            "read_gb_per_second": read.gb_per_second,
+            "share_of_read": self.gb_per_second / read.gb_per_second,
+        }
+        if self.macs:
+            values["gmac_per_second"] = self.macs / median / 1e9
+        return values
+
+
+def measure(case: Case, repeats: int) -> KernelRate:
+    """Seconds per call, `repeats` times over as many calls as fill a sample."""
+    timed(case, 1)
+    count = max(1, round(SAMPLE_SECONDS / timed(case, 1)))
+    seconds = tuple(timed(case, count) for _ in range(repeats))
+    return KernelRate(case.kernel, case.shape, case.rows, case.nbytes, case.macs, seconds)
+
+
+def timed(case: Case, count: int) -> float:
+    """Seconds per call over `count` calls."""
+    calls = case.calls
+    started = time.perf_counter()
+    for _ in range(count):
+        next(calls)()
+    return (time.perf_counter() - started) / count
+
+
+def linear_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+    """Products: formats x rows."""
+    for name in choice.formats:
+        row_bytes = FORMATS[name].row_bytes(choice.cols)
+        weight = random_weight(name, -(-choice.megabytes * 1_000_000 // row_bytes), choice.cols, rng)
+        for rows in choice.rows:
+            yield linear_case(ops, weight, rows, rng)
+
+
+def experts_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+    """A layer's experts: two mixes of formats x rows."""
+    for name in BANKS:
+        bank = random_bank(name, choice.megabytes, rng)
+        for rows in choice.rows:
+            yield experts_case(ops, bank, rows, rng)
+
+
+def attention_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+    """Attention of one row: two shapes of heads x contexts."""
+    for heads in HEADS:
+        for context in choice.contexts:
+            yield attention_case(ops, heads, context, choice.megabytes, rng)
+
+
+def delta_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+    """The delta rule: one token, a verify window, a part of a prompt."""
+    for rows in (1, 4, 64):
+        yield delta_case(ops, rows, choice.megabytes, rng)
+
+
+CASES: dict[str, Callable[[CpuOps, Choice, np.random.Generator], Iterator[Case]]] = {
+    "linear": linear_cases,
+    "experts": experts_cases,
+    "attention": attention_cases,
+    "delta": delta_cases,
+}
+
+
+def kernel_rates(ops: CpuOps, choice: Choice) -> Iterator[tuple[KernelRate, KernelRate]]:
+    """(what was measured, the memory's rate as measured at the start); the first is the memory's rate itself."""
+    reading = read_case(ops, choice.megabytes)
+    read = measure(reading, choice.repeats)
+    yield read, read
+    rng = np.random.default_rng(0)
+    for kernel in choice.kernels:
+        for case in CASES[kernel](ops, choice, rng):
+            yield measure(case, choice.repeats), read

@@ -1,0 +1,81 @@
+"""`strata bench kernels`: single kernels beside the memory's own rate."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from strata.assemble import make_ops
+from strata.checks.facts import origin
+from strata.checks.kernel_rates import KERNELS, Choice, KernelRate, kernel_rates
+from strata.cli.check import Isa, Json, Threads
+from strata.cli.flags import Given
+from strata.cli.output import say
+from strata.core.errors import UsageError
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.native import FORMAT_CODES
+from strata.plan.wishes import Wishes
+
+
+def kernels(
+    context: typer.Context,
+    only: Annotated[list[str] | None, typer.Option("--only", help=f"Of {', '.join(KERNELS)}; repeatable.")] = None,
+    formats: Annotated[
+        list[str] | None, typer.Option("--format", help="Of the products; repeat it for several.")
+    ] = None,
+    rows: Annotated[list[int] | None, typer.Option("--rows", min=1, help="Rows of a call; repeatable.")] = None,
+    contexts: Annotated[list[int] | None, typer.Option("--context", min=1, help="Of attention; repeatable.")] = None,
+    cols: Annotated[int, typer.Option("--cols", min=256, help="Columns of the products' matrices.")] = 2048,
+    megabytes: Annotated[int, typer.Option("--mb", min=1, help="Operands per case; above the caches' size.")] = 128,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Samples that count.")] = 7,
+    threads: Threads = None,
+    isa: Isa = None,
+    json_: Json = False,
+) -> None:
+    """GB/s of operands from memory, their share of what memory gives here, and GMAC/s, per kernel, format and rows."""
+    known = {"--only": (only, KERNELS), "--format": (formats, tuple(FORMAT_CODES))}
+    for flag, (given, names) in known.items():
+        for name in given or ():
+            if name not in names:
+                raise UsageError(f"{flag} {name}: unknown", hint=f"one of {', '.join(names)}")
+    if cols % 256:
+        raise UsageError(f"--cols {cols}: rows of every format need a multiple of 256 values")
+    ops, machine = make_ops(Given(context.obj, {"threads": threads, "isa": isa}, {}).resolve(Wishes))
+    if not isinstance(ops, CpuOps):
+        raise UsageError("--isa naive: the naive operations are not measured", hint="choose one of C++")
+    base = Choice()
+    choice = Choice(
+        only or base.kernels,
+        formats or base.formats,
+        rows or base.rows,
+        contexts or base.contexts,
+        cols,
+        megabytes,
+        repeat,
+    )
+    settings = {"cols": cols, "mb": megabytes, "repeat": repeat}
+    if not json_:
+        say(f"{'kernel':10} {'on':32} {'rows':>4} {'ms':>9} {'GB/s':>7} {'of read':>7} {'GMAC/s':>8}\n")
+    for rate, read in kernel_rates(ops, choice):
+        if json_:
+            line = {
+                "bench": "kernels",
+                **rate.values(read),
+                **origin(machine.threads, machine.isa),
+                "settings": settings,
+            }
+            say(json.dumps(line) + "\n")
+        else:
+            say(words(rate, read))
+
+
+def words(rate: KernelRate, read: KernelRate) -> str:
+    """One line of the table."""
+    values = rate.values(read)
+    milliseconds = values["milliseconds"]
+    assert isinstance(milliseconds, dict)
+    gmac = f"{values['gmac_per_second']:8.1f}" if rate.macs else " " * 8
+    return (
+        f"{rate.kernel:10} {rate.shape:32} {rate.rows:4} {milliseconds['median']:9.3f} {rate.gb_per_second:7.2f}"
+        f" {values['share_of_read']:7.0%} {gmac}\n"
+    )

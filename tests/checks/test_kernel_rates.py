@@ -1,0 +1,90 @@
+"""What is run and counted; no time is asserted."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from models.made import ops_of
+from strata.checks.kernel_cases import attention_case, experts_case, linear_case, random_bank, random_weight
+from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, kernel_rates
+from strata.kernels.native import FORMAT_CODES, describe
+
+SMALL = Choice(formats=("Q4_K",), rows=(1, 3), contexts=(32,), cols=256, megabytes=1, repeats=2)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("name", FORMAT_CODES)
+def test_every_format_has_a_random_matrix_of_finite_numbers(name, rng):
+    weight = random_weight(name, 40, 256, rng)
+    assert describe(weight)[1:3] == (40, 256)
+    (y,) = ops_of().linear(torch.ones(1, 256), [weight])
+    assert y.isfinite().all() and y.abs().max() > 0
+
+
+def test_a_product_counts_the_bytes_of_its_matrix_once_for_all_rows(rng):
+    ops = ops_of()
+    weight = random_weight("Q4_K", 64, 512, rng)
+    case = linear_case(ops, weight, 3, rng)
+    before = ops.native.product_bytes
+    next(case.calls)()
+    assert case.nbytes == ops.native.product_bytes - before == 64 * 2 * 144
+    assert case.macs == 3 * 64 * 512
+
+
+def test_experts_count_each_distinct_one_once(rng):
+    ops = ops_of()
+    bank = random_bank("IQ3_S+IQ4_NL", 60, rng)
+    assert bank.expert_bytes == 2 * 768 * 8 * 110 + 2048 * 24 * 18
+    case = experts_case(ops, bank, 3, rng)
+    calls = max(8, len(bank.bank.gate) // 8)
+    before = ops.native.expert_bytes
+    for _ in range(calls):
+        next(case.calls)()
+    assert case.nbytes == pytest.approx((ops.native.expert_bytes - before) / calls, abs=1)
+    assert 8 * bank.expert_bytes < case.nbytes < 24 * bank.expert_bytes
+
+
+def test_one_row_goes_round_all_experts_before_it_sees_one_again(rng):
+    ops = ops_of()
+    bank = random_bank("Q4_K+Q6_K", 60, rng)
+    case = experts_case(ops, bank, 1, rng)
+    assert case.nbytes == 8 * bank.expert_bytes
+    seen = [next(case.calls).args[1].flatten().tolist() for _ in range(len(bank.bank.gate) // 8)]
+    assert len({expert for ids in seen for expert in ids}) == 8 * len(seen)
+
+
+def test_attention_has_as_many_sequences_as_fill_the_memory(rng):
+    case = attention_case(ops_of(), (4, 2, 32), 300, 1, rng)
+    assert case.nbytes == 2 * 300 * 2 * 32 * 4
+    slots = [int(next(case.calls).args[3].slot[0]) for _ in range(8)]
+    assert sorted(set(slots)) == list(range(-(-1_000_000 // case.nbytes)))
+
+
+def test_everything_chosen_is_measured_beside_the_memory():
+    found = list(kernel_rates(ops_of(), SMALL))
+    assert [(rate.kernel, rate.rows) for rate, _ in found] == [
+        ("read", 1),
+        *(("linear", rows) for rows in (1, 3)),
+        *(("experts", rows) for rows in (1, 3) * 2),
+        *[("attention", 1)] * 2,
+        *(("delta rule", rows) for rows in (1, 4, 64)),
+    ]
+    assert all(read is found[0][0] and len(rate.seconds) == 2 for rate, read in found)
+    only = list(kernel_rates(ops_of(), replace(SMALL, kernels=("attention",))))
+    assert [rate.kernel for rate, _ in only] == ["read", "attention", "attention"]
+    assert tuple(CASES) == KERNELS
+
+
+def test_a_rate_is_bytes_by_the_median():
+    read = KernelRate("read", "", 1, 10**9, 0, (0.1, 0.05, 0.04))
+    rate = KernelRate("linear", "Q4_K", 2, 10**9, 10**10, (0.1, 0.2, 0.5))
+    values = rate.values(read)
+    assert (values["gb_per_second"], values["share_of_read"], values["gmac_per_second"]) == (5.0, 0.25, 50.0)
+    assert values["milliseconds"] == {"median": 200.0, "min": 100.0, "max": 500.0, "samples": 3}
+    assert "gmac_per_second" not in read.values(read)
