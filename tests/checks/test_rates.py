@@ -1,9 +1,13 @@
 """What is counted beside the clock; no time is asserted."""
 
+import random
+from dataclasses import replace
+
+import gguf
 import pytest
 
 from models.made import ops_of, oracle, path_of, runner_of
-from strata.checks.rates import Bench, chunked
+from strata.checks.rates import Bench, Rates, chunked, share_of_bytes
 from strata.kernels.naive_ops import NaiveOps
 
 
@@ -29,6 +33,57 @@ def test_decoding_counts_rows_runs_and_experts(ids):
     assert found.bytes_per_step - one.bytes_per_step == pytest.approx(more)
     values = found.values()["tokens_per_second"]
     assert values["min"] <= values["median"] <= values["max"]
+
+
+def test_bytes_per_step_are_the_distinct_experts_and_every_dense_matrix_once(ids):
+    """Counted by the kernels; expected from the file's own tensor sizes."""
+    sizes = {t.name: int(t.n_bytes) for t in gguf.GGUFReader(path_of("qwen3_moe", "gguf")).tensors if len(t.shape) > 1}
+    experts = {name: size for name, size in sizes.items() if "_exps" in name}
+    dense = sum(sizes.values()) - sum(experts.values()) - sizes["token_embd.weight"]
+    layers = len(experts) // 3
+    each = sum(experts.values()) / (8 * layers)
+    for slots in (1, 3):
+        found = bench(ids).decode(20, slots, 5)
+        assert found.bytes_per_step == pytest.approx(found.distinct_experts_per_step * each + dense)
+
+
+def test_a_state_counts_every_held_token_and_recurrent_states_twice(ids):
+    made = bench(ids, repeats=1)
+    layouts = made.runner.model.layouts
+    # 3 layers of keys and values.
+    each = sum(layout.token_bytes() for layout in layouts)
+    assert each > 0 and made.decode(10, 2, 4).state_bytes_per_step == 2 * 12 * each
+    hybrid = Bench(runner_of(path_of("qwen3_next", "gguf"), ops_of(), slots=1), ids, 8, 1)
+    recurrent = sum(layout.sequence_bytes() for layout in hybrid.runner.model.layouts)
+    assert recurrent > 0 and hybrid.state_bytes(0) == 2 * recurrent
+
+
+def test_the_share_of_what_bytes_allow():
+    one = Rates(0, 1, 8, 8, (9.0, 10.0, 12.0), 9.0, 1, 8, 100.0, 0)
+    four = Rates(0, 4, 8, 8, (17.0, 16.0, 15.0), 9.0, 4, 20, 250.0, 0)
+    # Four slots read 2.5 times the bytes, so 4 / 2.5 times the rate is allowed.
+    assert share_of_bytes(one, one) == 1 and share_of_bytes(one, four) == 1
+    assert share_of_bytes(one, replace(four, runs=(8.0,))) == 0.5
+    assert share_of_bytes(one, replace(four, bytes_per_step=None)) is None
+
+
+def test_a_decode_run_may_begin_with_the_first_token(ids):
+    made = bench(ids, repeats=1)
+    start = made.prepared(0, 0)
+    assert (len(start.snapshot.tokens), start.token) == (0, ids[0])
+    made.decode_once([start], 3)
+    assert made.runner.states.length[0] == 3 and made.runner.states.tokens[0, 0] == ids[0]
+    assert made.decode(0, 2, 3).context == 0
+
+
+def test_drawn_ids_are_fed_whatever_the_model_says(ids):
+    made = bench(ids)
+    made.drawn = True
+    made.decode_once([made.prepared(0, 10)], 6)
+    drawn = made.runner.states.tokens[0, 11:16].tolist()
+    size = made.runner.model.shape.vocabulary
+    draw = random.Random(0)
+    assert drawn == [draw.randrange(size) for _ in range(5)]
 
 
 def test_every_run_starts_from_the_same_place(ids):

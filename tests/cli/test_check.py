@@ -1,4 +1,4 @@
-"""`strata check` and `strata bench`, through the command line."""
+"""`strata check`, through the command line."""
 
 import json
 
@@ -101,51 +101,3 @@ def test_a_text_that_cannot_be_scored_exits_2(path, tmp_path, capsys, tokenizer,
     (tmp_path / "latin.txt").write_bytes("caf\xe9".encode("latin-1"))
     assert run(["check", "perplexity", path, *words], {}) == 2
     assert said in capsys.readouterr().err
-
-
-def test_decode_gives_a_line_per_context(path, capsys):
-    words = [
-        "bench",
-        "decode",
-        path,
-        "--context",
-        "8",
-        "--context",
-        "20",
-        "--tokens",
-        "3",
-        "--repeat",
-        "2",
-        "--slots",
-        "2",
-    ]
-    assert run([*words, "--json", "--isa", "portable"], {}) == 0
-    values = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [(v["bench"], v["context"], v["slots"], v["tokens"], len(v["runs"])) for v in values] == [
-        ("decode", 8, 2, 3, 2),
-        ("decode", 20, 2, 3, 2),
-    ]
-    assert values[0]["rows_per_step"] == 2 and values[0]["distinct_experts_per_step"] >= 9
-    assert values[0]["machine"]["isa"] == "portable" and values[0]["settings"]["context"] == 23
-    assert values[0]["text"] == "drawn ids" and "commit" in values[0]
-    assert run(words, {}) == 0
-    line = capsys.readouterr().out.splitlines()[1]
-    assert line.startswith("decode 20 tokens of context, 2 slots: ") and "2.0 rows per step" in line
-
-
-def test_prompt_gives_a_line_per_length(path, capsys):
-    assert run(["bench", "prompt", path, "--context", "30", "--repeat", "1", "--json"], {}) == 0
-    (value,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (value["bench"], value["context"], value["steps"], len(value["runs"])) == ("prompt", 30, 1, 1)
-
-
-def test_settings_come_from_the_environment_too(path, capsys):
-    words = ["bench", "prompt", path, "--context", "9", "--repeat", "1", "--json"]
-    assert run(words, {"STRATA_ISA": "portable", "STRATA_PROMPT_CHUNK": "4"}) == 0
-    value = json.loads(capsys.readouterr().out)
-    assert value["machine"]["isa"] == "portable" and value["steps"] == 3
-
-
-def test_more_than_the_model_holds_exits_2(path, capsys):
-    assert run(["bench", "decode", path, "--context", "600"], {}) == 2
-    assert "--ctx-size 664: the model was trained for 512 tokens" in capsys.readouterr().err

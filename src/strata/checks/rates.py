@@ -1,9 +1,11 @@
 """Decode and prompt rates of the CPU runner: medians of repeated runs after a warm-up.
 
 Nothing but the runner is timed: no scheduler, no tokenizer, no server. A decode run starts from a snapshot, so that
-the prompt is read once, and picks tokens greedily, so that experts are routed as in an answer.
+the prompt is read once, and picks tokens greedily, so that experts are routed as in an answer; or it is fed drawn ids,
+as other engines' benchmarks do it.
 """
 
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -39,11 +41,15 @@ class Rates:
     steps: int
     """Steps per run."""
     runs: tuple[float, ...]
+    first: float
+    """The rate of the run that warms up: a cold one when the file was not in memory."""
     rows_per_step: float
     distinct_experts_per_step: float | None
     """Over all layers; None where it is not counted."""
     bytes_per_step: float | None
     """Weights read; None where it is not counted."""
+    state_bytes_per_step: float
+    """Keys, values and recurrent states of the slots, read (and recurrent ones written); prompts: at their middle."""
 
     def values(self) -> dict[str, object]:
         """As plain values: median, least and most."""
@@ -57,11 +63,24 @@ class Rates:
                 "max": max(self.runs),
             },
             "runs": list(self.runs),
+            "first": self.first,
             "steps": self.steps,
             "rows_per_step": self.rows_per_step,
             "distinct_experts_per_step": self.distinct_experts_per_step,
             "bytes_per_step": self.bytes_per_step,
+            "state_bytes_per_step": self.state_bytes_per_step,
         }
+
+
+def share_of_bytes(one: Rates, many: Rates) -> float | None:
+    """What `many` slots reach of what their bytes allow: rate(n) / (n rate(1) bytes(1) / bytes(n)).
+
+    1 = a step takes as long per byte of weights as with one slot; None where bytes are not counted.
+    """
+    if not one.bytes_per_step or not many.bytes_per_step:
+        return None
+    allowed = many.slots / one.slots * statistics.median(one.runs) * one.bytes_per_step / many.bytes_per_step
+    return statistics.median(many.runs) / allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,50 +95,68 @@ class Start:
 class Bench:
     """Times one runner on fixed tokens. `repeats` runs count; one more before them warms up and does not."""
 
-    def __init__(self, runner: CpuRunner, reading: Sequence[int], chunk: int, repeats: int) -> None:
+    def __init__(
+        self, runner: CpuRunner, reading: Sequence[int], chunk: int, repeats: int, drawn: bool = False
+    ) -> None:
         self.runner = runner
         self.reading = reading
         self.chunk = chunk
         self.repeats = repeats
+        self.drawn = drawn
+        """Whether a decode run is fed ids drawn with a fixed seed, and not the model's own choices."""
 
     def decode(self, context: int, slots: int, tokens: int) -> Rates:
-        """`tokens` greedy tokens in each of `slots` slots that hold `context` tokens each."""
+        """`tokens` tokens in each of `slots` slots that hold `context` tokens each (0: none)."""
         starts = [self.prepared(slot, context) for slot in range(slots)]
-        runs, work = self.repeated(lambda: self.decode_once(starts, tokens))
+        first, runs, work = self.repeated(lambda: self.decode_once(starts, tokens))
         rates = tuple(slots * tokens / s for s in runs)
-        return self.rates(context, slots, tokens, tokens, rates, work, float(slots))
+        experts, weights = self.per_step(work, tokens)
+        state = slots * self.state_bytes(context + tokens / 2)
+        return Rates(
+            context, slots, tokens, tokens, rates, slots * tokens / first, float(slots), experts, weights, state
+        )
 
     def prompt(self, context: int) -> Rates:
         """Reading a prompt of `context` tokens in chunks."""
         steps = -(-context // self.chunk)
-        runs, work = self.repeated(lambda: self.read_once(context))
+        first, runs, work = self.repeated(lambda: self.read_once(context))
         rates = tuple(context / s for s in runs)
-        return self.rates(context, 1, context, steps, rates, work, context / steps)
+        experts, weights = self.per_step(work, steps)
+        state = self.state_bytes(context / 2)
+        return Rates(context, 1, context, steps, rates, context / first, context / steps, experts, weights, state)
 
-    def rates(
-        self, context: int, slots: int, tokens: int, steps: int, runs: tuple[float, ...], work: Work, rows: float
-    ) -> Rates:
-        """The figures of all counted runs."""
-        counted = isinstance(self.runner.ops, CpuOps)
-        each = self.repeats * steps
-        experts = work.experts / each if counted else None
-        return Rates(context, slots, tokens, steps, runs, rows, experts, work.bytes / each if counted else None)
+    def per_step(self, work: Work, steps: int) -> tuple[float | None, float | None]:
+        """(distinct experts, bytes of weights) per step of all counted runs."""
+        if not isinstance(self.runner.ops, CpuOps):
+            return None, None
+        return work.experts / (self.repeats * steps), work.bytes / (self.repeats * steps)
 
-    def repeated(self, run: Callable[[], float]) -> tuple[list[float], Work]:
-        """Seconds of each counted run, and what they read together."""
-        run()
+    def state_bytes(self, tokens: float) -> float:
+        """What a step moves of the state of one slot that holds `tokens` tokens."""
+        layouts = self.runner.model.layouts
+        recurrent = sum(layout.sequence_bytes() for layout in layouts)
+        return tokens * sum(layout.token_bytes() for layout in layouts) + 2 * recurrent
+
+    def repeated(self, run: Callable[[], float]) -> tuple[float, list[float], Work]:
+        """Seconds of the run that warms up and of each counted run, and what those read together."""
+        first = run()
         before = self.work()
         seconds = [run() for _ in range(self.repeats)]
-        return seconds, self.work().since(before)
+        return first, seconds, self.work().since(before)
 
     def prepared(self, slot: int, context: int) -> Start:
         """A slot that has read `context` tokens, other ones in every slot."""
-        turned = [*self.reading[slot:], *self.reading[:slot]][:context]
-        token = self.read(slot, turned)
+        turned = [*self.reading[slot:], *self.reading[:slot]]
+        if context == 0:
+            self.runner.states.clear(slot)
+            return Start(self.runner.states.snapshot(slot), turned[0])
+        token = self.read(slot, turned[:context])
         return Start(self.runner.states.snapshot(slot), token)
 
     def decode_once(self, starts: Sequence[Start], tokens: int) -> float:
         """Seconds of one run."""
+        size = self.runner.model.shape.vocabulary
+        draw = random.Random(0)
         runner, last = self.runner, {}
         for slot, start in enumerate(starts):
             runner.seat(slot, start.snapshot.tokens.tolist(), SamplingParams())
@@ -129,7 +166,7 @@ class Bench:
         for _ in range(tokens):
             windows = [Window(slot, runner.states.length[slot], (token,), 1) for slot, token in last.items()]
             for result in runner.step(windows):
-                last[result.slot] = result.drawn[-1].token
+                last[result.slot] = draw.randrange(size) if self.drawn else result.drawn[-1].token
         return time.perf_counter() - started
 
     def read_once(self, context: int) -> float:

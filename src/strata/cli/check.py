@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from strata.checks.prompts import check_prompts
 from strata.cli.flags import Given
 from strata.cli.output import make_log, note, say
 from strata.core.errors import UsageError
-from strata.plan.setting import settings_of
+from strata.plan.setting import flag_of, settings_of
 from strata.plan.wishes import Wishes
 
 LONGEST, STEPS = 384, 24
@@ -25,24 +26,33 @@ LONGEST, STEPS = 384, 24
 SLOTS = 4
 
 ModelArgument = Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")]
-Threads = Annotated[
-    str | None,
-    typer.Option("--threads", metavar="N|auto", help=settings_of(Wishes)["threads"].help, show_default=False),
-]
-Isa = Annotated[
-    str | None,
-    typer.Option(
-        "--isa", metavar=settings_of(Wishes)["isa"].metavar, help=settings_of(Wishes)["isa"].help, show_default=False
-    ),
-]
+
+
+def flag(name: str) -> typer.models.OptionInfo:
+    """The flag of one engine setting."""
+    rule = settings_of(Wishes)[name]
+    option: typer.models.OptionInfo = typer.Option(
+        flag_of(name), metavar=rule.metavar, help=rule.help, show_default=False
+    )
+    return option
+
+
+Threads = Annotated[str | None, flag("threads")]
+Isa = Annotated[str | None, flag("isa")]
+KvType = Annotated[str | None, flag("kv_type")]
+PromptChunk = Annotated[str | None, flag("prompt_chunk")]
+RamGib = Annotated[str | None, flag("ram_gib")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
 def loaded_for(
-    context: typer.Context, model: str | None, threads: str | None, isa: str | None, slots: int, tokens: int
+    context: typer.Context, model: str | None, flags: Mapping[str, str | None], slots: int, tokens: int
 ) -> Loaded:
-    """The model with room for `slots` sequences of `tokens`; UsageError when they do not fit."""
-    wishes = Given(context.obj, {"threads": threads, "isa": isa}, {}).resolve(Wishes)
+    """The model with room for `slots` sequences of `tokens`; UsageError when they do not fit.
+
+    `flags` are the engine's, by the names of their settings.
+    """
+    wishes = Given(context.obj, dict(flags), {}).resolve(Wishes)
     wishes = dataclasses.replace(wishes, parallel=slots, ctx_size=max(tokens, 16))
     loaded = load(model, wishes, make_log(dataclasses.replace(wishes, log_level="warning")))
     if loaded.plan.slots < slots:
@@ -61,7 +71,7 @@ def equalities(
     json_: Json = False,
 ) -> None:
     """Slots, chunks, drafts and snapshots change no bit of the logits; exit 1 when one of them does."""
-    loaded = loaded_for(context, model, threads, isa, SLOTS, LONGEST + STEPS + 16)
+    loaded = loaded_for(context, model, {"threads": threads, "isa": isa}, SLOTS, LONGEST + STEPS + 16)
     prompts = check_prompts(loaded.checkpoint, loaded.model.shape.vocabulary, LONGEST)
     lengths = ", ".join(str(len(p)) for p in prompts)
     note(f"reading prompts of {lengths} tokens one by one, {STEPS} tokens of answer each ...")
@@ -116,7 +126,7 @@ def perplexity(
         words = text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--text {text}: cannot be read as UTF-8: {error}") from error
-    loaded = loaded_for(context, model, threads, isa, 1, ctx)
+    loaded = loaded_for(context, model, {"threads": threads, "isa": isa}, 1, ctx)
     tokenizer = load_tokenizer(loaded.checkpoint)
     tokens = encode_text(tokenizer, words)
     last: Perplexity | None = None
