@@ -1,0 +1,137 @@
+"""The comparison with peers: commands, what is read from their output, turns, pieces, and the table."""
+
+import json
+import sys
+
+import compare_peers
+import pytest
+from compare_peers import compare, parsed, read_lines, table
+from peers import Figure, Ik, Llama, Ours, Run, figure_of
+
+DECODE, DEEP, PROMPT, SLOTS = Figure("decode", 0), Figure("decode", 4096), Figure("prompt", 512), Figure("slots", 4)
+
+
+def run(test, repeats=2):
+    return Run("m.gguf", test, 2, repeats)
+
+
+@pytest.fixture
+def tools(tmp_path):
+    for name in ("llama-bench", "llama-batched-bench"):
+        (tmp_path / name).write_text("")
+    return tmp_path / "llama-bench"
+
+
+def test_the_peers_are_asked_for_the_same_work(tools):
+    words = {
+        test: (" ".join(Llama(tools).command(run(test))), " ".join(Ik(tools).command(run(test))))
+        for test in (DECODE, DEEP, PROMPT, SLOTS)
+    }
+    assert all("-m m.gguf -t 2" in command for pair in words.values() for command in pair)
+    assert words[DECODE][0].endswith("-p 0 -n 32 -d 0") and words[DECODE][1].endswith("-p 0 -n 32")
+    assert words[DEEP][0].endswith("-r 2 -o jsonl -p 0 -n 32 -d 4096")
+    assert words[DEEP][1].endswith("-r 1 -o json -p 0 -n 0 -gp 4096,32")
+    assert words[PROMPT][0].endswith("-p 512 -n 0") and words[PROMPT][1].endswith("-p 512 -n 0")
+    assert words[SLOTS][0] == words[SLOTS][1] and words[SLOTS][0].endswith(
+        "-npp 64 -ntg 32 -npl 4 --output-format jsonl"
+    )
+    ours = Ours(flags=["--kv-type", "f32"])
+    command = " ".join(ours.command(run(SLOTS)))
+    assert "bench decode m.gguf --threads 2 --repeat 2 --drawn --json --kv-type f32" in command
+    assert command.endswith("--context 64 --tokens 32 --slots 4")
+    assert "bench prompt" in " ".join(ours.command(run(PROMPT)))
+
+
+def test_a_peer_without_its_tool_for_slots_is_left_out(tmp_path):
+    assert Llama(tmp_path / "llama-bench").command(run(SLOTS)) is None
+
+
+def test_rates_are_read_from_every_form_of_output(tools):
+    line = json.dumps({"avg_ts": 2.0, "samples_ts": [1.5, 2.5]})
+    assert Llama(tools).rates(run(DECODE), line) == [1.5, 2.5]
+    assert Ik(tools).rates(run(DECODE), f"warning: something\n[{line}]\n") == [1.5, 2.5]
+    batched = 'noise\n{"pl": 1, "speed_tg": 9.0}\n{"pl": 4, "speed_tg": 21.5}\n'
+    assert Llama(tools).rates(run(SLOTS), batched) == Ik(tools).rates(run(SLOTS), batched) == [21.5]
+    assert Ours().rates(run(DECODE), '{"runs": [3.0, 4.0]}\n') == [3.0, 4.0]
+    with pytest.raises(ValueError, match="no samples_ts"):
+        Llama(tools).rates(run(DECODE), "{}")
+    with pytest.raises(ValueError, match="no line of 4 sequences"):
+        Llama(tools).rates(run(SLOTS), "nothing")
+
+
+@pytest.mark.parametrize("text", ["sample:4", "decode", "decode:x"])
+def test_a_test_that_is_none_is_refused(text):
+    with pytest.raises(ValueError):
+        figure_of(text)
+
+
+class Fake:
+    """An engine that notes its turns; `code` is what its process does."""
+
+    def __init__(self, name, rate, code="0"):
+        self.name, self.rate, self.code = name, rate, code
+
+    def command(self, run):
+        return [sys.executable, "-c", f"{self.code}; print({self.rate})"]
+
+    def environment(self):
+        return {}
+
+    def rates(self, run, output):
+        return [float(output)] * run.repeats
+
+
+@pytest.fixture
+def options(tmp_path):
+    model = tmp_path / "m.gguf"
+    model.write_bytes(b"123")
+    words = [str(model), "--test", "decode:0", "--rounds", "2", "--company", "9", "--out", str(tmp_path / "out.jsonl")]
+    return lambda *more: parsed([*words, *more])
+
+
+ENGINES = [Fake("strata", 12.0), Fake("llama.cpp", 8.0), Fake("ik_llama.cpp", 10.0)]
+
+
+def test_engines_take_turns_and_the_table_has_ratios(options):
+    lines = []
+    assert compare(options(), ENGINES, lines)
+    assert [x["engine"] for x in lines] == ["strata", "llama.cpp", "ik_llama.cpp"] * 2
+    assert read_lines(options().out) == lines and lines[0]["model_bytes"] == 3 and len(lines[0]["rates"]) == 2
+    row = table(lines).splitlines()[2]
+    assert row == "| m | decode 0 | 12.0 (12.0 to 12.0) | 8.0 (8.0 to 8.0) | 10.0 (10.0 to 10.0) | 1.50 | 1.20 |"
+
+
+def test_a_comparison_goes_on_where_it_stopped(options):
+    lines = []
+    compare(options(), ENGINES[:2], lines)
+    again = read_lines(options().out)
+    assert compare(options(), ENGINES, again)
+    assert [x["engine"] for x in again[4:]] == ["ik_llama.cpp"] * 2
+
+
+def test_nothing_is_started_that_would_end_too_late(options):
+    lines = []
+    compare(options("--rounds", "1"), ENGINES, lines)
+    for line in lines:
+        line["wall_seconds"] = 100.0
+    assert not compare(options("--seconds", "50"), ENGINES, lines)
+    assert len(lines) == 3
+
+
+def test_disturbed_runs_are_repeated_and_never_counted(options, monkeypatch):
+    shares = iter([0.5, 0.0, 0.5, 0.5, 0.5, 0.01])
+    monkeypatch.setattr(compare_peers.Company, "share", lambda self: next(shares))
+    lines = []
+    compare(options("--company", "0.03", "--rounds", "1"), ENGINES, lines)
+    assert [(x["engine"], x["disturbed"]) for x in lines] == [
+        ("strata", True),
+        ("strata", False),
+        *[("llama.cpp", True)] * 3,
+        ("ik_llama.cpp", False),
+    ]
+    assert table(lines).splitlines()[2].split(" | ")[3:5] == ["-", "10.0 (10.0 to 10.0)"]
+
+
+def test_an_engine_that_fails_says_why(options):
+    with pytest.raises(RuntimeError, match=r"exit code 1[\s\S]*ZeroDivisionError"):
+        compare(options(), [Fake("strata", 1.0, "1/0")], [])
