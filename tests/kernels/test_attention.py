@@ -28,6 +28,9 @@ CASES = [
     (8, 8, 40, 16, [(0, 30, 4)]),
     (6, 2, 128, 16, [(2, 0, 20), (0, 64, 1), (1, 33, 2)]),
     (2, 1, 128, 4, [(0, 100, 40)]),
+    (8, 2, 32, 16, [(0, 0, 300)]),
+    (6, 2, 40, 16, [(2, 250, 9), (0, 511, 2), (1, 700, 5)]),
+    (7, 1, 96, 4, [(0, 255, 1), (1, 256, 1), (2, 257, 1)]),
 ]
 
 
@@ -42,7 +45,20 @@ def test_formula_and_cpp(heads: int, kv_heads: int, dim: int, page: int, segment
     every_way(lambda n: [cpu.attention(n, q, keys, values, rows, dim**-0.5)], [expected])
 
 
-@pytest.mark.parametrize(("heads", "segments"), [(4, [(0, 2999, 1)]), (2, [(0, 1500, 2), (1, 2500, 1)])])
+def test_another_size_of_block_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = rows_of([(0, 300, 1)])
+    keys, values = paged(1, [301], 16, (1, 32)), paged(2, [301], 16, (1, 32))
+    q = normal(3, 1, 4, 32)
+    found = cpu.attention(native("portable", 1), q, keys, values, rows, 0.2)
+    assert same_bits(found, naive.attention(q, keys, values, rows, 0.2))
+    monkeypatch.setattr(naive, "BLOCK", 128)
+    assert not same_bits(found, naive.attention(q, keys, values, rows, 0.2))
+
+
+@pytest.mark.parametrize(
+    ("heads", "segments"),
+    [(4, [(0, 2999, 1)]), (2, [(0, 1500, 2), (1, 2500, 1)]), (32, [(0, 1020, 7), (1, 2500, 1)])],
+)
 def test_a_long_cache_that_threads_share(heads: int, segments: list[tuple[int, int, int]]) -> None:
     rows = rows_of(segments)
     keys, values = paged(1, [3000, 2501], 16, (1, 128)), paged(2, [3000, 2501], 16, (1, 128))

@@ -1,4 +1,4 @@
-// The module strata.kernels._native: the Native class, then what products_bind.cpp and layers_bind.cpp add.
+// The module strata.kernels._native: the Native class, then what the other *_bind.cpp add.
 // Arrays cross as addresses (integers) and sizes, checked by the Python wrappers; compute releases the interpreter lock.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -53,4 +53,5 @@ NB_MODULE(_native, m) {
           nb::arg("out"), nb::call_guard<nb::gil_scoped_release>());
     strata::bind_products(m);
     strata::bind_layers(m);
+    strata::bind_attention(m);
 }

@@ -5,7 +5,8 @@
 
 namespace strata {
 
-void bind_products(nanobind::module_& m);  // products_bind.cpp
-void bind_layers(nanobind::module_& m);    // layers_bind.cpp
+void bind_products(nanobind::module_& m);   // products_bind.cpp
+void bind_layers(nanobind::module_& m);     // layers_bind.cpp
+void bind_attention(nanobind::module_& m);  // attention_bind.cpp
 
 }  // namespace strata

@@ -1,20 +1,15 @@
-// Attention over a paged cache, dense or over lists of positions, and the choice of blocks; attention/naive.py and
-// sparse_attention/naive.py state every rounding.
+// Attention over a paged cache, dense or over lists of positions; attention/naive.py states every rounding.
 #pragma once
 
 #include <stdint.h>
 
 #include "dispatch.h"
+#include "layers_plane.h"
 #include "pool.h"
 
 namespace strata {
 
-// Entry p of slot s starts at data + (table[s * pages_per_slot + p / page] * page + p % page) * width.
-struct Plane {
-    const float* data;
-    const int32_t* table;
-    int64_t page, pages_per_slot, width;
-};
+constexpr int64_t kBlock = 256;  // positions that share one maximum: attention/naive.py's BLOCK, part of the bits
 
 struct AttentionCall {
     const float* q;           // [rows, heads, dim]
@@ -27,41 +22,40 @@ struct AttentionCall {
     int64_t list_width;
     int64_t rows, heads, kv_heads, dim;
     float scale;
+
+    int64_t group() const { return heads / kv_heads; }
+    int64_t seen(int64_t row) const { return listed ? count[row] : static_cast<int64_t>(position[row]) + 1; }
 };
 
-struct SelectCall {
-    const float* q;           // [rows, heads, dim]
-    Plane keys;               // width = dim; entry j is block j's key
-    const int32_t* slot;      // [rows]
-    const int32_t* position;  // [rows]
-    int64_t rows, heads, dim, ratio, budget;
-    int32_t* positions;       // [rows, (budget + 1) * ratio]
-    int32_t* count;           // [rows]
-};
-
-// Scratch of `attend` for rows that see at most `longest` entries: per worker when blocks of rows are shared out whole,
-// for all rows at once when they are too few for that (`split`).
+// How a call is shared out. A unit is a bundle of rows of one slot with one KV head: their query heads pass over the
+// cache together. Units run whole, one block of positions after the other, or, where they are too few for the threads,
+// their blocks run apart, `blocks_at_once` of each unit, and are merged in order afterwards. The bits are the same.
 struct AttentionPlan {
-    int64_t rows_per_block;  // rows of one slot that pass over the cache together
-    int64_t stride;          // score places per row and head: `longest` rounded up to 16
-    bool split;
+    int64_t rows_per_bundle, bundles;
+    int64_t blocks;          // that the longest row sees
+    int64_t blocks_at_once;  // 0: units run whole
 };
 
-// Floats of one block's scratch with the scores of `heads_held` heads: offsets, scores, totals.
-static inline constexpr int64_t area_floats(const AttentionPlan& plan, int64_t heads_held) {
-    return (4 + plan.rows_per_block * heads_held) * plan.stride + (plan.rows_per_block * heads_held + 15) / 16 * 16;
+constexpr int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+constexpr int64_t kValueTile = 32;  // entries whose values stay in the first cache while all queries use them
+
+// Floats of one block's result: a maximum, a sum and `dim` weighted sums for every query.
+constexpr int64_t partial_floats(int64_t queries, int64_t dim) { return 2 * padded(queries) + padded(queries * dim); }
+// Floats that a worker needs: places, queries, a tile of converted entries, scores.
+constexpr int64_t worker_floats(int64_t queries, int64_t dim) {
+    return 4 * kBlock + 4 * padded(queries) + padded(kValueTile * dim) + queries * kBlock;
 }
 
-// Floats before the areas: where each block of rows starts.
-static inline constexpr int64_t starts_floats(int64_t rows) { return (rows + 16) / 16 * 16; }
-
-constexpr int64_t kSelectCounts = 2048;  // counters of the ranking, per row
+// Floats of the whole scratch: bundle starts; per unit the running maximum and sum; partials; workers.
+static inline int64_t attention_floats(const AttentionCall& call, const AttentionPlan& plan, int64_t threads) {
+    const int64_t queries = plan.rows_per_bundle * call.group(), units = plan.bundles * call.kv_heads;
+    const int64_t partials = plan.blocks_at_once ? units * plan.blocks_at_once : threads;
+    return padded(plan.bundles + 1) + units * 2 * padded(queries) + partials * partial_floats(queries, call.dim) +
+           threads * worker_floats(queries, call.dim);
+}
 
 struct AttentionKernels {
-    // scratch: starts_floats(rows), then one area per worker (heads of one KV head held) or, split, one per block (all).
-    void (*attend)(Pool&, const AttentionCall&, const AttentionPlan&, float* scratch);
-    // rows > 0; scratch: rows * (stride + kSelectCounts) floats, stride >= the most blocks a row sees, a multiple of 16.
-    void (*select)(Pool&, const SelectCall&, int64_t stride, float* scratch);
+    void (*attend)(Pool&, const AttentionCall&, const AttentionPlan&, float* scratch);  // scratch: attention_floats
 };
 STRATA_VARIANTS(AttentionKernels, attention_kernels)
 

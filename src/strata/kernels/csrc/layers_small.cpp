@@ -100,7 +100,7 @@ void pool_blocks(Pool& pool, const Plane& raw, const int32_t* slots, const int32
         float* __restrict to = out + t * raw.width;
         for (int64_t r = 0; r < ratio; ++r) {
             const int64_t entry = blocks[t] * ratio + r;
-            const float* from = raw.data + (table[entry / raw.page] * raw.page + entry % raw.page) * raw.width;
+            const float* from = raw.floats() + (table[entry / raw.page] * raw.page + entry % raw.page) * raw.width;
             if (r == 0)
                 for (int64_t i = first; i < end; ++i) to[i] = from[i];
             else

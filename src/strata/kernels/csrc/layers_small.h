@@ -4,7 +4,7 @@
 #include <stdint.h>
 
 #include "dispatch.h"
-#include "layers_attention.h"
+#include "layers_plane.h"
 #include "pool.h"
 
 namespace strata {

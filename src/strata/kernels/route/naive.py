@@ -17,7 +17,7 @@ def route(logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Te
     if not 1 <= top_k <= num_experts:
         raise ValueError(f"route: top_k {top_k} is outside 1 .. {num_experts} experts")
     scores = logits.numpy()
-    e, z = softmax_terms(scores, np.ones(scores.shape, np.bool_))
+    _, e, z = softmax_terms(scores, np.ones(scores.shape, np.bool_))
     with np.errstate(all="ignore"):
         p = e / z[:, None]
     ids = np.empty((num_rows, top_k), np.int32)
