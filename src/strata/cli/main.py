@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "check perplexity": Command("strata.cli.check", "perplexity", "Perplexity of a text, as llama-perplexity has it."),
     "bench decode": Command("strata.cli.bench", "decode", "Tokens per second of decoding."),
     "bench prompt": Command("strata.cli.bench", "prompt", "Tokens per second of reading a prompt."),
+    "bench ab": Command("strata.cli.bench_ab", "ab", "Two settings or two builds in turn, and whether they differ."),
     "bench kernels": Command("strata.cli.bench_kernels", "kernels", "GB/s and GMAC/s of single kernels."),
 }
 """A new command is one line here; its name is one word or two."""
