@@ -1,5 +1,7 @@
 """cache_write and pool_blocks: what is written lies where attention reads, and block means are right."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -22,7 +24,7 @@ def test_written_entries_lie_where_the_table_says(page: int, entry: tuple[int, .
     twin = PagedPlane(plane.data.clone(), plane.table)
     before = plane.data.clone()
     naive.cache_write(plane, slots, places, x)
-    cpu.cache_write(twin, slots, places, x)
+    cpu.cache_write(native("portable", 1), twin, slots, places, x)
     assert same_bits(plane.data, twin.data)
     for i in range(5):
         assert torch.equal(entries(plane, int(slots[i]), int(places[i]) + 1)[-1], x[i].double())
@@ -31,15 +33,15 @@ def test_written_entries_lie_where_the_table_says(page: int, entry: tuple[int, .
 
 def test_the_last_write_of_an_entry_stays() -> None:
     plane, x = paged(1, [4], 4, (8,)), normal(2, 2, 8)
-    cpu.cache_write(plane, int32([0, 0]), int32([1, 1]), x)
+    cpu.cache_write(native("portable", 1), plane, int32([0, 0]), int32([1, 1]), x)
     assert torch.equal(entries(plane, 0, 2)[1], x[1].double())
 
 
 def test_a_bad_entry_is_refused_before_anything_is_written() -> None:
     plane, x = paged(1, [9], 4, (8,)), normal(2, 2, 8)
     before = plane.data.clone()
-    for write in (naive.cache_write, cpu.cache_write):
-        for slot, entry in ((0, 12), (0, 99), (0, -1), (1, 0)):
+    for write in (naive.cache_write, partial(cpu.cache_write, native("portable", 1))):
+        for slot, entry in ((0, 12), (0, 99), (0, -2), (1, 0)):
             with pytest.raises(IndexError):
                 write(plane, int32([0, slot]), int32([0, entry]), x)
         assert same_bits(plane.data, before)
@@ -47,11 +49,25 @@ def test_a_bad_entry_is_refused_before_anything_is_written() -> None:
             write(plane, int32([0]), int32([0]), x)
 
 
+def test_no_entry_is_written_nowhere_and_has_no_mean() -> None:
+    plane, x, places = paged(1, [9], 4, (8,)), normal(2, 3, 8), int32([2, -1, 5])
+    before = plane.data.clone()
+    for write in (naive.cache_write, partial(cpu.cache_write, native("portable", 1))):
+        plane.data.copy_(before)
+        write(plane, int32([0, 0, 0]), places, x)
+        assert torch.equal(entries(plane, 0, 6)[[2, 5]], x[[0, 2]].double())
+        changed = (plane.data != before) & ~(plane.data.isnan() & before.isnan())
+        assert changed.flatten(2).any(2).sum() == 2
+    expected = naive.pool_blocks(plane, int32([0, 0]), int32([-1, 1]), 4)
+    assert not expected[0].any() and expected[1].all()
+    every_way(lambda n: [cpu.pool_blocks(n, plane, int32([0, 0]), int32([-1, 1]), 4)], [expected])
+
+
 def test_attention_reads_what_was_written() -> None:
     keys, values, rows = paged(1, [9], 4, (1, 32)), paged(2, [9], 4, (1, 32)), rows_of([(0, 8, 1)])
     q = normal(3, 1, 1, 32)
     before = attention_naive.attention(q, keys, values, rows, 1.0)
-    cpu.cache_write(values, int32([0]), int32([4]), normal(5, 1, 1, 32))
+    cpu.cache_write(native("portable", 1), values, int32([0]), int32([4]), normal(5, 1, 1, 32))
     assert not same_bits(attention_naive.attention(q, keys, values, rows, 1.0), before)
 
 

@@ -40,7 +40,29 @@ def layers(ops: Ops) -> list[torch.Tensor]:
     ids, weights = ops.route(x, 3, True)
     mixed = ops.stream_add(x, ops.stream_mix(x, convolved, 2), gates)
     dots = ops.row_dot(x, mixed)
-    return [dense, sparse, pooled, keys.data, history, state, delta, ids, weights, mixed, dots, positions, count]
+    sums = ops.add(ops.divide(x, 3.0), ops.multiply(ops.gate("silu", x, mixed), 0.3))
+    rates = ops.delta_rates(gates, normal(10, 4, 2), -gates[0].contiguous(), gates[1].contiguous())
+    wide = ops.spread(ops.signed_root(gates, 0.1), ops.take_rows(x, torch.tensor([3, 0, 0, 1], dtype=torch.int32)))
+    joined = ops.join([x.view(4, 2, 32)[:, 1], wide])
+    blocks = ops.completed_blocks(rows.position, 2)
+    angles = ops.rope_angles(rows.position, torch.tensor([1.0, 0.3], dtype=torch.float64))
+    found = [sums, *rates, wide, joined, *blocks, *angles]
+    return [
+        *found,
+        dense,
+        sparse,
+        pooled,
+        keys.data,
+        history,
+        state,
+        delta,
+        ids,
+        weights,
+        mixed,
+        dots,
+        positions,
+        count,
+    ]
 
 
 @pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])

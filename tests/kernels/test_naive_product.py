@@ -178,10 +178,10 @@ def test_embed(name: str) -> None:
     weight = make_weight(FORMATS[name], 300, 256, scale=2.5)
     ids = np.array([299, 0, 150, 0])
     want = dequantise(weight.format, weight.planes[0].numpy(), scales_of(weight))[ids] * np.float32(2.5)
-    assert np.array_equal(embed(torch.from_numpy(ids), weight).numpy(), want)
+    assert np.array_equal(embed(torch.from_numpy(ids), [weight]).numpy(), want)
     for bad in (300, -1):
         with pytest.raises(IndexError, match=f"row {bad} of a table of 300 rows"):
-            embed(torch.tensor([1, bad]), weight)
+            embed(torch.tensor([1, bad]), [weight])
 
 
 def test_refusals() -> None:

@@ -209,7 +209,7 @@ def test_rows_of_tables(name: str, isa: Isa) -> None:
     rng = np.random.default_rng(12)
     w = weight(name, 140, 512, rng, scale=0.37 if name == "FP8" else 1.0)
     ids = torch.tensor([0, 139, 7, 7, 130])
-    assert differing(embed_cpu.embed(native(isa), ids, w), embed_naive.embed(ids, w)) == 0
+    assert differing(embed_cpu.embed(native(isa), ids, [w]), embed_naive.embed(ids, [w])) == 0
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -242,7 +242,7 @@ def test_what_does_not_fit_is_refused_with_its_name() -> None:
     with pytest.raises(UnsupportedError, match="I32 is not a format of weights"):
         cpu.linear(own, x, [Weight(FORMATS["I32"], 8, 256, (torch.zeros(8, 1024, dtype=torch.uint8),))])
     with pytest.raises(IndexError, match="row 8 of a table of 8 rows"):
-        embed_cpu.embed(own, torch.tensor([0, 8]), w)
+        embed_cpu.embed(own, torch.tensor([0, 8]), [w])
     bank = bank_of(rng, MIXED[:2], 256, 192)
     for wrong in (2, -1):
         with pytest.raises(IndexError, match=f"expert {wrong} of 2"):

@@ -1,29 +1,34 @@
-"""Angles do not depend on how many positions were asked for at once."""
+"""Angles are those of the formula, and only the rotary dims turn."""
 
 import math
 
+import pytest
 import torch
 
 from models.made import ops_of
-from strata.layers.rope import GROWTH, Rope
+from strata.kernels.naive_ops import NaiveOps
+from strata.layers.rope import Rope
 
 
-def test_angles_are_the_same_however_the_table_grew():
-    slow, fast = Rope(8, 1e4, "halves"), Rope(8, 1e4, "halves")
-    for position in range(0, 3 * GROWTH, 97):
-        slow.at(torch.tensor([position], dtype=torch.int32), position + 1)
-    everywhere = torch.arange(3 * GROWTH, dtype=torch.int32)
-    for a, b in zip(slow.at(everywhere, 3 * GROWTH), fast.at(everywhere, 3 * GROWTH), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_angles_are_rounded_once_from_double_precision():
+@pytest.mark.parametrize("make", [NaiveOps, ops_of])
+def test_angles_are_rounded_once_from_double_precision(make):
     rope = Rope(8, 1e4, "halves", factors=(1.0, 2.0, 4.0, 8.0))
-    cos, sin = rope.at(torch.tensor([300], dtype=torch.int32), 301)
-    for i in range(4):
-        angle = 300 * (1e4 ** (-2.0 * i / 8) / 2.0**i)
-        assert float(cos[0, i]) == float(torch.tensor(math.cos(angle), dtype=torch.float32))
-        assert float(sin[0, i]) == float(torch.tensor(math.sin(angle), dtype=torch.float32))
+    cos, sin = rope.angles(make(), torch.tensor([0, 300, 262_143], dtype=torch.int32))
+    for row, position in enumerate((0, 300, 262_143)):
+        for i in range(4):
+            angle = position * (1e4 ** (-2.0 * i / 8) / 2.0**i)
+            assert float(cos[row, i]) == float(torch.tensor(math.cos(angle), dtype=torch.float32))
+            assert float(sin[row, i]) == float(torch.tensor(math.sin(angle), dtype=torch.float32))
+
+
+def test_angles_do_not_depend_on_how_many_are_asked_at_once():
+    ops, rope = ops_of(), Rope(16, 1e6, "halves")
+    everywhere = torch.arange(600, dtype=torch.int32)
+    cos, sin = rope.angles(ops, everywhere)
+    for position in range(0, 600, 97):
+        alone = rope.angles(ops, everywhere[position : position + 1].clone())
+        assert torch.equal(alone[0][0], cos[position]) and torch.equal(alone[1][0], sin[position])
+    assert not torch.equal(cos[1], cos[2])
 
 
 def test_the_dims_beyond_the_rotary_ones_pass():

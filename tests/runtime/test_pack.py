@@ -1,19 +1,35 @@
 """Windows as rows."""
 
 from strata.core.window import Window
-from strata.runtime.pack import pack, scored_rows
+from strata.runtime.pack import StepInputs, StepShape
 
 WINDOWS = [Window(2, 5, (7, 8, 9), 2), Window(0, 0, (4,), 0), Window(1, 3, (6, 6), 1)]
+OTHERS = [Window(1, 0, (1, 2), 0), Window(2, 9, (3, 4), 2), Window(0, 7, (5, 6), 1)]
 
 
 def test_rows_stand_in_the_order_of_the_windows():
-    tokens, rows = pack(WINDOWS)
-    assert tokens.tolist() == [7, 8, 9, 4, 6, 6]
-    assert rows.slot.tolist() == [2, 2, 2, 0, 1, 1]
-    assert rows.position.tolist() == [5, 6, 7, 0, 3, 4]
-    assert rows.segments.tolist() == [[2, 0, 3], [0, 3, 1], [1, 4, 2]]
+    inputs = StepInputs(StepShape.of(WINDOWS, False))
+    inputs.fill(WINDOWS)
+    assert inputs.tokens.tolist() == [7, 8, 9, 4, 6, 6]
+    assert inputs.rows.slot.tolist() == [2, 2, 2, 0, 1, 1]
+    assert inputs.rows.position.tolist() == [5, 6, 7, 0, 3, 4]
+    assert inputs.rows.segments.tolist() == [[2, 0, 3], [0, 3, 1], [1, 4, 2]]
 
 
 def test_the_last_rows_of_each_window_are_scored():
-    assert scored_rows(WINDOWS) == [1, 2, 5]
-    assert scored_rows([Window(0, 0, (1, 2), 0)]) == []
+    inputs = StepInputs(StepShape.of(WINDOWS, False))
+    inputs.fill(WINDOWS)
+    assert inputs.scored.tolist() == [1, 2, 5]
+    assert StepShape.of([Window(0, 0, (1, 2), 0)], True) == StepShape(2, 1, 0, True)
+
+
+def test_other_windows_of_the_shape_take_the_same_places():
+    inputs = StepInputs(StepShape.of(WINDOWS, False))
+    inputs.fill(WINDOWS)
+    places = [t.data_ptr() for t in (inputs.tokens, inputs.rows.position, inputs.scored)]
+    assert StepShape.of(OTHERS, False) == StepShape.of(WINDOWS, False)
+    inputs.fill(OTHERS)
+    assert places == [t.data_ptr() for t in (inputs.tokens, inputs.rows.position, inputs.scored)]
+    assert inputs.tokens.tolist() == [1, 2, 3, 4, 5, 6]
+    assert inputs.rows.segments.tolist() == [[1, 0, 2], [2, 2, 2], [0, 4, 2]]
+    assert inputs.scored.tolist() == [2, 3, 5]

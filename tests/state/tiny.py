@@ -9,16 +9,16 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
-from strata.kernels.views import Weight
+from strata.kernels.views import NgramHash, Weight
 from strata.layers.attention import Attention
 from strata.layers.batch import Batch
 from strata.layers.delta_net import DeltaNet, SeparateInputs
-from strata.layers.ngram import NgramEmbedding, NgramHash
+from strata.layers.ngram import NgramEmbedding
 from strata.layers.norm import RmsNorm
 from strata.layers.rope import Rope
 from strata.layers.sparse_attention import Indexer
 from strata.quant.formats import FORMATS
-from strata.runtime.pack import pack
+from strata.runtime.pack import StepInputs, StepShape
 from strata.state.layout import ConvLayout, DeltaLayout, IndexLayout, KvLayout, LayerLayout
 from strata.state.sequence import SequenceStates, Snapshot
 from strata.store.rows import RowTable
@@ -113,13 +113,14 @@ class Tiny:
 
     def run(self, states: SequenceStates, windows: list[Window], keep: bool = True) -> torch.Tensor:
         """Reserve the windows and run every layer -> the rows' outputs side by side; nothing is committed."""
-        tokens, rows = pack(windows)
+        inputs = StepInputs(StepShape.of(windows, keep))
+        inputs.fill(windows)
         first = 0
         for w in windows:
             states.reserve(w.slot, w.tokens, first, keep)
             first += len(w.tokens)
-        batch = Batch(tokens, rows, states, self.ops)
-        x = self.table[tokens].contiguous()
+        batch = Batch(inputs.tokens, inputs.rows, states, self.ops)
+        x = self.table[inputs.tokens].contiguous()
         journal = states.journal if states.journaling else [None, None, None]
         y = [
             self.ngram(x.repeat(1, 2), batch, states.layers[0], journal[0]),

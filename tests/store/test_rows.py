@@ -32,16 +32,3 @@ def test_a_row_outside_is_refused(cuts, bad):
     table = RowTable([weight(part) for part in torch.split(VALUES, list(cuts))])
     with pytest.raises(IndexError):
         table.gather(ops_of(), torch.tensor([0, bad]))
-
-
-def test_only_the_shards_of_the_ids_are_read():
-    class Counting(NaiveOps):
-        read = 0
-
-        def embed(self, ids, weight):
-            self.read += 1
-            return super().embed(ids, weight)
-
-    ops, table = Counting(), RowTable([weight(row[None]) for row in VALUES])
-    assert torch.equal(table.gather(ops, torch.tensor([7, 2, 7])), VALUES[[7, 2, 7]])
-    assert ops.read == 2

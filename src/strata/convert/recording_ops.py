@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
-from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class Heard(Protocol):
@@ -34,9 +34,9 @@ class RecordingOps:
             self.heard.product(weight, x)
         return self.inner.linear(x, weights)
 
-    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+    def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
         """See Ops.embed."""
-        return self.inner.embed(ids, weight)
+        return self.inner.embed(ids, shards)
 
     def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
         """See Ops.activate."""
@@ -130,3 +130,53 @@ class RecordingOps:
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""
         return self.inner.row_dot(a, b)
+
+    def join(self, views: Sequence[torch.Tensor]) -> torch.Tensor:
+        """See Ops.join."""
+        return self.inner.join(views)
+
+    def take_rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """See Ops.take_rows."""
+        return self.inner.take_rows(x, index)
+
+    def completed_blocks(self, positions: torch.Tensor, ratio: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.completed_blocks."""
+        return self.inner.completed_blocks(positions, ratio)
+
+    def ngram_rows(self, tokens: torch.Tensor, rows: Rows, hashing: NgramHash) -> torch.Tensor:
+        """See Ops.ngram_rows."""
+        return self.inner.ngram_rows(tokens, rows, hashing)
+
+    def rope_angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.rope_angles."""
+        return self.inner.rope_angles(positions, frequencies)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See Ops.add."""
+        return self.inner.add(x, y)
+
+    def divide(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.divide."""
+        return self.inner.divide(x, by)
+
+    def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.multiply."""
+        return self.inner.multiply(x, by)
+
+    def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate."""
+        return self.inner.gate(kind, g, x)
+
+    def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        """See Ops.signed_root."""
+        return self.inner.signed_root(x, least)
+
+    def delta_rates(
+        self, b: torch.Tensor, a: torch.Tensor, rate: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.delta_rates."""
+        return self.inner.delta_rates(b, a, rate, bias)
+
+    def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.spread."""
+        return self.inner.spread(weights, x)

@@ -9,17 +9,20 @@ from strata.kernels.attention import cpu as attention_cpu
 from strata.kernels.cache import cpu as cache_cpu
 from strata.kernels.conv import cpu as conv_cpu
 from strata.kernels.delta_rule import cpu as delta_rule_cpu
+from strata.kernels.elementwise import cpu as elementwise_cpu
 from strata.kernels.embed import cpu as embed_cpu
 from strata.kernels.experts import cpu as experts_cpu
 from strata.kernels.linear import cpu as linear_cpu
 from strata.kernels.native import Native
+from strata.kernels.ngram import cpu as ngram_cpu
 from strata.kernels.norm import cpu as norm_cpu
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
 from strata.kernels.rope import cpu as rope_cpu
 from strata.kernels.route import cpu as route_cpu
+from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.streams import cpu as streams_cpu
-from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class CpuOps:
@@ -32,9 +35,9 @@ class CpuOps:
         """See Ops.linear."""
         return linear_cpu.linear(self.native, x, weights)
 
-    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+    def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
         """See Ops.embed."""
-        return embed_cpu.embed(self.native, ids, weight)
+        return embed_cpu.embed(self.native, ids, shards)
 
     def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
         """See Ops.activate."""
@@ -79,7 +82,7 @@ class CpuOps:
 
     def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
         """See Ops.cache_write."""
-        cache_cpu.cache_write(plane, slots, entries, x)
+        cache_cpu.cache_write(self.native, plane, slots, entries, x)
 
     def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
         """See Ops.pool_blocks."""
@@ -124,3 +127,53 @@ class CpuOps:
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""
         return norm_cpu.row_dot(self.native, a, b)
+
+    def join(self, views: Sequence[torch.Tensor]) -> torch.Tensor:
+        """See Ops.join."""
+        return rows_cpu.join(self.native, views)
+
+    def take_rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """See Ops.take_rows."""
+        return rows_cpu.take_rows(self.native, x, index)
+
+    def completed_blocks(self, positions: torch.Tensor, ratio: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.completed_blocks."""
+        return rows_cpu.completed_blocks(self.native, positions, ratio)
+
+    def ngram_rows(self, tokens: torch.Tensor, rows: Rows, hashing: NgramHash) -> torch.Tensor:
+        """See Ops.ngram_rows."""
+        return ngram_cpu.ngram_rows(self.native, tokens, rows, hashing)
+
+    def rope_angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.rope_angles."""
+        return rope_cpu.rope_angles(self.native, positions, frequencies)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See Ops.add."""
+        return elementwise_cpu.add(self.native, x, y)
+
+    def divide(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.divide."""
+        return elementwise_cpu.divide(self.native, x, by)
+
+    def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.multiply."""
+        return elementwise_cpu.multiply(self.native, x, by)
+
+    def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate."""
+        return elementwise_cpu.gate(self.native, kind, g, x)
+
+    def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        """See Ops.signed_root."""
+        return elementwise_cpu.signed_root(self.native, x, least)
+
+    def delta_rates(
+        self, b: torch.Tensor, a: torch.Tensor, rate: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.delta_rates."""
+        return elementwise_cpu.delta_rates(self.native, b, a, rate, bias)
+
+    def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.spread."""
+        return elementwise_cpu.spread(self.native, weights, x)

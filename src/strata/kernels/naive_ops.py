@@ -9,16 +9,19 @@ from strata.kernels.attention import naive as attention_naive
 from strata.kernels.cache import naive as cache_naive
 from strata.kernels.conv import naive as conv_naive
 from strata.kernels.delta_rule import naive as delta_rule_naive
+from strata.kernels.elementwise import naive as elementwise_naive
 from strata.kernels.embed import naive as embed_naive
 from strata.kernels.experts import naive as experts_naive
 from strata.kernels.linear import naive as linear_naive
+from strata.kernels.ngram import naive as ngram_naive
 from strata.kernels.norm import naive as norm_naive
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
 from strata.kernels.rope import naive as rope_naive
 from strata.kernels.route import naive as route_naive
+from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.streams import naive as streams_naive
-from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class NaiveOps:
@@ -28,9 +31,9 @@ class NaiveOps:
         """See Ops.linear."""
         return linear_naive.linear(x, weights)
 
-    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
+    def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
         """See Ops.embed."""
-        return embed_naive.embed(ids, weight)
+        return embed_naive.embed(ids, shards)
 
     def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
         """See Ops.activate."""
@@ -120,3 +123,53 @@ class NaiveOps:
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""
         return norm_naive.row_dot(a, b)
+
+    def join(self, views: Sequence[torch.Tensor]) -> torch.Tensor:
+        """See Ops.join."""
+        return rows_naive.join(views)
+
+    def take_rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """See Ops.take_rows."""
+        return rows_naive.take_rows(x, index)
+
+    def completed_blocks(self, positions: torch.Tensor, ratio: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.completed_blocks."""
+        return rows_naive.completed_blocks(positions, ratio)
+
+    def ngram_rows(self, tokens: torch.Tensor, rows: Rows, hashing: NgramHash) -> torch.Tensor:
+        """See Ops.ngram_rows."""
+        return ngram_naive.ngram_rows(tokens, rows, hashing)
+
+    def rope_angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.rope_angles."""
+        return rope_naive.rope_angles(positions, frequencies)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See Ops.add."""
+        return elementwise_naive.add(x, y)
+
+    def divide(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.divide."""
+        return elementwise_naive.divide(x, by)
+
+    def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.multiply."""
+        return elementwise_naive.multiply(x, by)
+
+    def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate."""
+        return elementwise_naive.gate(kind, g, x)
+
+    def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        """See Ops.signed_root."""
+        return elementwise_naive.signed_root(x, least)
+
+    def delta_rates(
+        self, b: torch.Tensor, a: torch.Tensor, rate: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.delta_rates."""
+        return elementwise_naive.delta_rates(b, a, rate, bias)
+
+    def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.spread."""
+        return elementwise_naive.spread(weights, x)

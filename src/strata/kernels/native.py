@@ -7,6 +7,7 @@ import torch
 
 from strata.core.errors import UnsupportedError, UsageError
 from strata.kernels import _native
+from strata.kernels.buffers import Buffers
 from strata.kernels.views import ExpertBank, Weight
 
 Isa = Literal["auto", "portable", "avx2", "avx512"]
@@ -38,6 +39,12 @@ class Native:
             raise UsageError(str(error)) from error
         self._banks: dict[int, tuple[weakref.ref[ExpertBank], _native.Bank]] = {}
         self._weights: dict[int, tuple[weakref.ref[Weight], WeightTuple]] = {}
+        self.buffers: Buffers | None = None
+        """Where results are allocated while a program is recorded."""
+
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """An uninitialised tensor for a result."""
+        return torch.empty(shape, dtype=dtype) if self.buffers is None else self.buffers.empty(shape, dtype)
 
     @property
     def threads(self) -> int:

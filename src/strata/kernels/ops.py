@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
 RopeLayout = Literal["halves", "pairs"]
@@ -26,8 +26,11 @@ class Ops(Protocol):
         """y_i = x W_i^T for several matrices that read the same x [T, K] (quantised once) -> [T, rows_i] each."""
         ...
 
-    def embed(self, ids: torch.Tensor, weight: Weight) -> torch.Tensor:
-        """Rows `ids` (int64 [T]) of `weight`, decoded -> [T, cols]. IndexError when an id is out of range."""
+    def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
+        """Rows `ids` (int64 [T]) of a table, decoded -> [T, cols]; IndexError when an id is out of range.
+
+        The shards are one matrix; rows are numbered through all of them in order.
+        """
         ...
 
     def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
@@ -94,13 +97,13 @@ class Ops(Protocol):
         ...
 
     def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
-        """Put x [N, ...] at entries (int32 [N]) of slots (int32 [N])."""
+        """Put x [N, ...] at entries (int32 [N]; -1: nowhere) of slots (int32 [N])."""
         ...
 
     def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
         """Mean of the `ratio` raw keys of each listed block: raw.data [pages, page, di]; slots, blocks int32 [N].
 
-        Entries block * ratio .. + ratio - 1, added in increasing order, divided by ratio -> [N, di].
+        Entries block * ratio .. + ratio - 1, added in increasing order, divided by ratio; 0 for block -1 -> [N, di].
         """
         ...
 
@@ -160,4 +163,60 @@ class Ops(Protocol):
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """Dot product over the last axis by the lane rule: a, b [..., D] -> [...]."""
+        ...
+
+    def join(self, views: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The views' rows flattened and side by side: float32 [T, ...] each, of any strides -> contiguous [T, sum]."""
+        ...
+
+    def take_rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Rows `index` (int32 [N]) of x [T, D] -> [N, D]. IndexError when one is out of range."""
+        ...
+
+    def completed_blocks(self, positions: torch.Tensor, ratio: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Blocks of `ratio` positions that end at a row: positions int32 [T] -> (blocks, starts) int32 [T].
+
+        Where a row ends none, the block is -1 (no entry for cache_write and pool_blocks) and its start 0.
+        """
+        ...
+
+    def ngram_rows(self, tokens: torch.Tensor, rows: Rows, hashing: NgramHash) -> torch.Tensor:
+        """Table rows of every row's hash heads: tokens int64 [slots, context] -> int64 [T, heads]."""
+        ...
+
+    def rope_angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(cos, sin) float32 [T, r/2] of position * frequency: positions int32 [T], frequencies float64 [r/2]."""
+        ...
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """x + y, of one shape."""
+        ...
+
+    def divide(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """x / by (float32, IEEE division)."""
+        ...
+
+    def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """x * by (float32)."""
+        ...
+
+    def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """activate(kind, g) * x, of one shape."""
+        ...
+
+    def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        """sign(x) * sqrt(max(|x|, least)), IEEE square root."""
+        ...
+
+    def delta_rates(
+        self, b: torch.Tensor, a: torch.Tensor, rate: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """How much a delta rule writes and keeps: (sigmoid(b), exp(rate * softplus(a + bias))).
+
+        b, a [T, heads]; rate, bias [heads] -> beta, decay [T, heads].
+        """
+        ...
+
+    def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """weights_s * x for every stream: weights [T, n], x [T, H] -> [T, n * H]."""
         ...

@@ -1,5 +1,6 @@
 """What kernels are given beside plain tensors: weights in file formats, and where each row's state lies."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,20 @@ class Rows:
     slot: torch.Tensor
     position: torch.Tensor
     segments: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class NgramHash:
+    """Exact integers: mix_n = t0 m0 ^ t1 m1 ^ ..; row of head h = mix mod size_h + offset_h.
+
+    A context token at or beyond an end-of-text token (not counting the current one), or before the sequence, is that
+    token. Heads come in order of n: first all 2-gram heads, then the 3-gram heads.
+    """
+
+    multipliers: Sequence[int]
+    sizes: Sequence[int]
+    offsets: Sequence[int]
+    end_of_text: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
+from strata.kernels.ops import Ops
 from strata.kernels.views import Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
@@ -40,11 +41,12 @@ class Attention:
         ops, rows = batch.ops, batch.rows
         assert state.keys is not None and state.values is not None
         q, k, v = ops.linear(x, (self.q, self.k, self.v))
-        q, gate = self.split_gate(q)
+        q, gate = self.split_gate(ops, q)
         k = k.view(-1, self.kv_heads, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(ops, q), self.k_norm(ops, k)
-        q, k = self.rope(ops, q, rows.position), self.rope(ops, k, rows.position)
+        angles = batch.angles(self.rope)
+        q, k = ops.rope(q, *angles, self.rope.layout), ops.rope(k, *angles, self.rope.layout)
         batch.report(f"{self.name}.q", y=q)
         batch.report(f"{self.name}.k", y=k)
         ops.cache_write(state.keys, rows.slot, rows.position, k)
@@ -58,15 +60,15 @@ class Attention:
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
         o = o.view(-1, self.heads * self.head_dim)
         if gate is not None:
-            o = o * ops.activate("sigmoid", gate)
+            o = ops.gate("sigmoid", gate, o)
         (y,) = ops.linear(o, (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
 
-    def split_gate(self, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def split_gate(self, ops: Ops, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         """W_q x -> (queries [T, heads, d], gate [T, heads * d] or None)."""
         if not self.gated:
             return q.view(-1, self.heads, self.head_dim), None
         both = q.view(-1, self.heads, 2, self.head_dim)
-        gate = both[:, :, 1].reshape(-1, self.heads * self.head_dim)
-        return both[:, :, 0].contiguous(), gate
+        queries = ops.join([both[:, :, 0]]).view(-1, self.heads, self.head_dim)
+        return queries, ops.join([both[:, :, 1]])

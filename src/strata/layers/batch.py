@@ -1,12 +1,13 @@
 """What every layer of one step is given beside its input."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
 from strata.kernels.ops import Ops
 from strata.kernels.views import Rows
+from strata.layers.rope import Rope
 from strata.state.sequence import SequenceStates
 
 Tap = Callable[[str, dict[str, torch.Tensor]], None]
@@ -23,6 +24,15 @@ class Batch:
     states: SequenceStates
     ops: Ops
     tap: Tap | None = None
+    known_angles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
+    """Of every rope that was asked for, by its identity."""
+
+    def angles(self, rope: Rope) -> tuple[torch.Tensor, torch.Tensor]:
+        """(cos, sin) of the rows' positions, computed once for all layers that share the rope."""
+        known = self.known_angles.get(id(rope))
+        if known is None:
+            known = self.known_angles[id(rope)] = rope.angles(self.ops, self.rows.position)
+        return known
 
     def report(self, name: str, **tensors: torch.Tensor) -> None:
         """Tell the tap, when there is one."""

@@ -50,18 +50,17 @@ class PackedInputs:
             qkv, z, ba = ops.linear(x, (self.qkvz, self.z, self.ba))
         else:
             packed, ba = ops.linear(x, (self.qkvz, self.ba))
-            qkv, z = self.unpack(packed)
+            qkv, z = self.unpack(ops, packed)
         b, a = ba.view(-1, d.key_heads, 2, share).unbind(2)
-        return qkv, z, b.reshape(-1, d.value_heads), a.reshape(-1, d.value_heads)
+        return qkv, z, ops.join([b]), ops.join([a])
 
-    def unpack(self, packed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def unpack(self, ops: Ops, packed: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Per key head [q dk | k dk | v r*dv | z r*dv] -> ([all q | all k | all v], z)."""
         d = self.layout
         wide = d.value_heads // d.key_heads * d.value_dim
         grouped = packed.view(-1, d.key_heads, 2 * d.key_dim + 2 * wide)
-        parts = torch.split(grouped, [d.key_dim, d.key_dim, wide, wide], 2)
-        q, k, v, z = (p.reshape(packed.shape[0], -1) for p in parts)
-        return torch.cat([q, k, v], 1), z
+        q, k, v, z = torch.split(grouped, [d.key_dim, d.key_dim, wide, wide], 2)
+        return ops.join([q, k, v]), ops.join([z])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +102,8 @@ class DeltaNet:
 
     def rates(self, ops: Ops, b: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(beta, alpha) [T, value_heads]: how much is written, how much is kept."""
-        softplus = ops.activate("softplus", a + self.dt_bias)
-        return ops.activate("sigmoid", b), ops.activate("exp", self.decay_rate * softplus)
+        return ops.delta_rates(b, a, self.decay_rate, self.dt_bias)
 
     def gated_norm(self, ops: Ops, o: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         """norm(o) * act(z): norm first, gate after -> [T, value_heads * value_dim]."""
-        return self.norm(ops, o).view(z.shape) * ops.activate(self.gate, z)
+        return ops.gate(self.gate, z, self.norm(ops, o).view(z.shape))

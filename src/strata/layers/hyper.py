@@ -29,9 +29,13 @@ class HyperRead:
         """R -> (mixed input [T, hidden], injection weights [T, n])."""
         assert self.inject is not None
         mixed, raw = self.mix(residual, batch.ops, (self.down, self.inject))
-        inject = 2 * batch.ops.activate("sigmoid", raw[0] / self.streams)
+        inject = self.strength(batch.ops, raw[0])
         batch.report(f"{self.name}.read", x=residual, mixed=mixed, inject=inject)
         return mixed, inject
+
+    def strength(self, ops: Ops, raw: torch.Tensor) -> torch.Tensor:
+        """w [T, n] from W_inject X."""
+        return ops.multiply(ops.activate("sigmoid", ops.divide(raw, self.streams)), 2.0)
 
     def final(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """R -> the head's input [T, hidden]; there is nothing to write back."""
@@ -45,7 +49,7 @@ class HyperRead:
         """(m, products of the weights after the first)."""
         normed = self.norm(ops, residual)
         low, *others = ops.linear(normed, weights)
-        (gate,) = ops.linear(ops.activate("silu", low / self.streams), (self.up,))
+        (gate,) = ops.linear(ops.activate("silu", ops.divide(low, self.streams)), (self.up,))
         return ops.stream_mix(gate, normed, self.streams), tuple(others)
 
     def write(self, residual: torch.Tensor, block: torch.Tensor, inject: torch.Tensor, batch: Batch) -> torch.Tensor:

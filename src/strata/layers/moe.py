@@ -20,7 +20,7 @@ class GatedFeedForward:
 
     def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
         gate, up = ops.linear(x, (self.gate, self.up))
-        (y,) = ops.linear(ops.activate("silu", gate) * up, (self.down,))
+        (y,) = ops.linear(ops.gate("silu", gate, up), (self.down,))
         return y
 
 

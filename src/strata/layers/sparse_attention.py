@@ -35,7 +35,7 @@ class Indexer:
         ops, rows = batch.ops, batch.rows
         assert state.raw_keys is not None and state.block_keys is not None
         q, raw = ops.linear(x, (self.q, self.k))
-        q = self.rope(ops, self.q_norm(ops, q.view(-1, self.heads, self.dim)), rows.position)
+        q = ops.rope(self.q_norm(ops, q.view(-1, self.heads, self.dim)), *batch.angles(self.rope), self.rope.layout)
         ops.cache_write(state.raw_keys, rows.slot, rows.position, raw)
         self.complete_blocks(batch, state)
         return ops.select_blocks(q, state.block_keys, rows, self.ratio, self.budget)
@@ -44,14 +44,11 @@ class Indexer:
         """Cache the key of every block whose last token is in this step."""
         ops, rows = batch.ops, batch.rows
         assert state.raw_keys is not None and state.block_keys is not None
-        last = (rows.position + 1) % self.ratio == 0
-        if not bool(last.any()):
-            return
-        slots, blocks = rows.slot[last], rows.position[last] // self.ratio
-        mean = ops.pool_blocks(state.raw_keys, slots, blocks, self.ratio)
-        key = self.rope(ops, self.k_norm(ops, mean).view(-1, 1, self.dim), self.block_position(blocks))
-        ops.cache_write(state.block_keys, slots, blocks, key.view(-1, self.dim))
+        blocks, starts = ops.completed_blocks(rows.position, self.ratio)
+        mean = ops.pool_blocks(state.raw_keys, rows.slot, blocks, self.ratio)
+        key = self.rope(ops, self.k_norm(ops, mean).view(-1, 1, self.dim), self.block_position(blocks, starts))
+        ops.cache_write(state.block_keys, rows.slot, blocks, key.view(-1, self.dim))
 
-    def block_position(self, blocks: torch.Tensor) -> torch.Tensor:
-        """Where a block's key is rotated to: the position of its first token."""
-        return blocks * self.ratio
+    def block_position(self, blocks: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+        """Where the keys of `blocks` are rotated to: the positions of their first tokens."""
+        return starts

@@ -85,13 +85,14 @@ class Block:
         batch.report(f"{self.name}.attn_norm", x=x, y=normed)
         state = states.layers[self.index]
         if isinstance(self.mixer, Attention):
-            x = x + self.mixer(normed, batch, state)
+            mixed = self.mixer(normed, batch, state)
         else:
             journal = states.journal[self.index] if states.journaling else None
-            x = x + self.mixer(normed, batch, state, journal)
+            mixed = self.mixer(normed, batch, state, journal)
+        x = batch.ops.add(x, mixed)
         normed = self.ffn_norm(batch.ops, x)
         batch.report(f"{self.name}.ffn_norm", x=x, y=normed)
-        return x + self.ffn(normed, batch)
+        return batch.ops.add(x, self.ffn(normed, batch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class PreNormModel:
     def trunk(self, batch: Batch) -> torch.Tensor:
         """See `Model.trunk`; the residual is [T, hidden] before the final norm."""
         check_tokens(batch.tokens, self.shape.vocabulary)
-        x = batch.ops.embed(batch.tokens, self.embedding)
+        x = batch.ops.embed(batch.tokens, (self.embedding,))
         batch.report("embed", y=x)
         for block in self.blocks:
             x = block(x, batch)

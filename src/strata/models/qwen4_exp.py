@@ -16,13 +16,13 @@ import torch
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import UnsupportedError
 from strata.kernels.ops import HeadPairing, Ops
-from strata.kernels.views import Weight
+from strata.kernels.views import NgramHash, Weight
 from strata.layers.attention import Attention
 from strata.layers.batch import Batch
 from strata.layers.delta_net import DeltaNet
 from strata.layers.hyper import HyperRead
 from strata.layers.moe import Moe
-from strata.layers.ngram import NgramEmbedding, NgramHash
+from strata.layers.ngram import NgramEmbedding
 from strata.layers.norm import RmsNorm
 from strata.layers.rope import Rope
 from strata.layers.sparse_attention import Indexer
@@ -119,9 +119,9 @@ class ExpModel:
     def trunk(self, batch: Batch) -> torch.Tensor:
         """See `Model.trunk`."""
         check_tokens(batch.tokens, self.shape.vocabulary)
-        x = batch.ops.embed(batch.tokens, self.embedding)
+        x = batch.ops.embed(batch.tokens, (self.embedding,))
         batch.report("embed", y=x)
-        residual = x.repeat(1, self.streams)
+        residual = batch.ops.join([x] * self.streams)
         for block in self.blocks:
             residual = block(residual, batch)
         return residual

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import UnsupportedError
-from strata.layers.ngram import NgramHash
+from strata.kernels.views import NgramHash
 from strata.models.config import (
     WIDE,
     DecoderConfig,

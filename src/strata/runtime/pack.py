@@ -1,6 +1,7 @@
 """Windows side by side as one batch of rows."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -8,29 +9,42 @@ from strata.core.window import Window
 from strata.kernels.views import Rows
 
 
-def pack(windows: Sequence[Window]) -> tuple[torch.Tensor, Rows]:
-    """(tokens int64 [T], where each row belongs); rows come in the order of the windows."""
-    tokens = [t for w in windows for t in w.tokens]
-    slots = [w.slot for w in windows for _ in w.tokens]
-    positions = [p for w in windows for p in range(w.start, w.end)]
-    segments, first = [], 0
-    for w in windows:
-        segments.append((w.slot, first, len(w.tokens)))
-        first += len(w.tokens)
-    rows = Rows(
-        slot=torch.tensor(slots, dtype=torch.int32),
-        position=torch.tensor(positions, dtype=torch.int32),
-        segments=torch.tensor(segments, dtype=torch.int32).view(-1, 3),
-    )
-    return torch.tensor(tokens, dtype=torch.int64), rows
+@dataclass(frozen=True, slots=True)
+class StepShape:
+    """What decides which operations a step is made of; all else is in the memory that they read."""
+
+    rows: int
+    windows: int
+    scored: int
+    journaling: bool
+
+    @classmethod
+    def of(cls, windows: Sequence[Window], journaling: bool) -> "StepShape":
+        """The shape of a step."""
+        return cls(sum(len(w.tokens) for w in windows), len(windows), sum(w.score for w in windows), journaling)
 
 
-def scored_rows(windows: Sequence[Window]) -> list[int]:
-    """Row numbers that get logits, window by window."""
-    found: list[int] = []
-    first = 0
-    for w in windows:
-        stop = first + len(w.tokens)
-        found.extend(range(stop - w.score, stop))
-        first = stop
-    return found
+class StepInputs:
+    """Tokens, rows and scored rows of steps of one shape, always at the same addresses."""
+
+    def __init__(self, shape: StepShape) -> None:
+        self.tokens = torch.empty(shape.rows, dtype=torch.int64)
+        """int64 [T]"""
+        slot, position = (torch.empty(shape.rows, dtype=torch.int32) for _ in range(2))
+        self.rows = Rows(slot, position, torch.empty(shape.windows, 3, dtype=torch.int32))
+        self.scored = torch.empty(shape.scored, dtype=torch.int32)
+        """Numbers of the rows that get logits, window by window."""
+
+    def fill(self, windows: Sequence[Window]) -> None:
+        """Take the step's windows; rows come in their order. They must have the shape."""
+        tokens, slot, position = self.tokens.numpy(), self.rows.slot.numpy(), self.rows.position.numpy()
+        segments, scored = self.rows.segments.numpy(), self.scored.numpy()
+        first = found = 0
+        for i, w in enumerate(windows):
+            stop = first + len(w.tokens)
+            tokens[first:stop] = w.tokens
+            slot[first:stop] = w.slot
+            position[first:stop] = range(w.start, w.end)
+            segments[i] = (w.slot, first, len(w.tokens))
+            scored[found : found + w.score] = range(stop - w.score, stop)
+            first, found = stop, found + w.score

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from strata.core.errors import EngineError, RequestError
 from strata.core.limits import Limits
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.kernels.ops import Ops
-from strata.layers.batch import Batch, Tap
+from strata.layers.batch import Tap
 from strata.models.base import Model
-from strata.runtime.pack import pack, scored_rows
+from strata.runtime.steps import Steps
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.sample import sample
@@ -36,8 +37,8 @@ class CpuRunner:
         self.model = model
         self.ops = ops
         self.limits = limits
-        self.tap = tap
         self.states = SequenceStates(model.layouts, limits.slots, limits.context)
+        self.forwarder = Steps(model, ops, self.states, tap)
         self.seats: dict[int, Seat] = {}
         self.steps = 0
         self.rows = 0
@@ -94,7 +95,7 @@ class CpuRunner:
             raise
 
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
-        logits = self.forward(windows)
+        logits = self._logits(windows).numpy()
         results, first = [], 0
         for window in windows:
             rows = logits[first : first + window.score]
@@ -109,7 +110,9 @@ class CpuRunner:
 
     def forward(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
         """Reserve and run the windows -> logits of their scored rows [N, vocabulary]; nothing is committed yet."""
-        tokens, rows = pack(windows)
+        return self._logits(windows).numpy().copy()
+
+    def _logits(self, windows: Sequence[Window]) -> torch.Tensor:
         first = 0
         for window in windows:
             if window.start != self.states.length[window.slot]:
@@ -119,14 +122,7 @@ class CpuRunner:
                 )
             self.states.reserve(window.slot, window.tokens, first, keep=window.score > 1)
             first += len(window.tokens)
-        batch = Batch(tokens, rows, self.states, self.ops, self.tap)
-        residual = self.model.trunk(batch)
-        scored = scored_rows(windows)
-        if not scored:
-            return np.empty((0, self.model.shape.vocabulary), dtype=np.float32)
-        if len(scored) < residual.shape[0]:
-            residual = residual[scored].contiguous()
-        return self.model.head(residual, batch).numpy()
+        return self.forwarder.logits(windows)
 
     def draw(self, window: Window, logits: npt.NDArray[np.float32]) -> tuple[Drawn, ...]:
         """Sample the window's scored rows in order, as long as each draw equals the draft that follows it."""

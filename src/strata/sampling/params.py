@@ -35,6 +35,12 @@ class SamplingParams:
     logprobs: int = -1
     """Alternatives to report per token; -1 = none at all, 0 = only the chosen token's."""
 
+    @property
+    def greedy_as_is(self) -> bool:
+        """Whether the largest logit is the token and nothing else is asked for."""
+        neutral = self.repeat_penalty == 1.0 and not (self.presence_penalty or self.frequency_penalty)
+        return self.temperature == 0 and self.logprobs < 0 and neutral and not self.logit_bias
+
     def __post_init__(self) -> None:
         _within("temperature", self.temperature, 0.0, 100.0)
         _within("top_p", self.top_p, 0.0, 1.0)

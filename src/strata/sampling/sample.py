@@ -43,6 +43,10 @@ def sample(logits: NDArray[np.float32], params: SamplingParams, position: int, h
 
     EngineError when a logit is NaN or +inf, or none is finite; RequestError when a biased token is not in [0, V).
     """
+    if params.greedy_as_is:
+        token = int(np.argmax(logits))  # the first NaN, if there is one
+        if math.isfinite(logits[token]):
+            return Draw(token)
     _check(logits, position)
     values = _adjusted(logits, params, history)
     token = int(np.argmax(values)) if params.temperature == 0 else _drawn(values, params, position)

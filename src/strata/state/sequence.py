@@ -60,7 +60,8 @@ class SequenceStates:
         self.context = context
         self.pages = PageTable(slots, pages_per_slot, pages, PAGE)
         self.table = torch.zeros(slots, pages_per_slot, dtype=torch.int32)
-        self.tokens = np.zeros((slots, context), dtype=np.int64)
+        self.token_ids = torch.zeros(slots, context, dtype=torch.int64)
+        self.tokens: npt.NDArray[np.int64] = self.token_ids.numpy()
         self.length = [0] * slots
         self.open: dict[int, OpenWindow] = {}
         self.layouts = tuple(layouts)
@@ -93,9 +94,10 @@ class SequenceStates:
             raise EngineError(f"slot {slot} has a window open already")
         if start + len(tokens) > self.context:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
-        self.pages.grow(slot, start + len(tokens))
-        held = self.pages.held[slot]
-        self.table[slot, : len(held)] = torch.tensor(held, dtype=torch.int32)
+        taken = self.pages.grow(slot, start + len(tokens))
+        if taken:
+            held = len(self.pages.held[slot])
+            self.table[slot, held - len(taken) : held] = torch.tensor(taken, dtype=torch.int32)
         self.tokens[slot, start : start + len(tokens)] = tokens
         self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
         self.journaling = self.journaling or keep
@@ -131,7 +133,7 @@ class SequenceStates:
     def _close(self, slot: int) -> None:
         """The slot's window is over; with the last one of the step its journal goes."""
         self.open.pop(slot, None)
-        if not self.open:
+        if not self.open and self.journaling:
             self.journal = [LayerJournal() for _ in self.layouts]
             self.journaling = False
 

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.ngram import naive
 from strata.layers.attention import Attention
 from strata.layers.delta_net import DeltaNet, PackedInputs
 from strata.layers.hyper import HyperRead
 from strata.layers.moe import SharedExpert
-from strata.layers.ngram import NgramEmbedding, NgramHash
+from strata.layers.ngram import NgramEmbedding
 from strata.layers.rope import Rope
 from strata.layers.sparse_attention import Indexer
 from strata.models import hybrid, qwen4_exp
@@ -20,7 +21,7 @@ Patch = pytest.MonkeyPatch
 
 
 def query_and_gate_as_halves(patch: Patch) -> None:
-    def split(self, q):
+    def split(self, ops, q):
         if not self.gated:
             return q.view(-1, self.heads, self.head_dim), None
         wide = self.heads * self.head_dim
@@ -30,19 +31,20 @@ def query_and_gate_as_halves(patch: Patch) -> None:
 
 
 class WholeRope(Rope):
-    """Rotates every dim of a head, however few the model says."""
-
-    def __call__(self, ops, x, positions):
-        whole = Rope(x.shape[-1] // 2 * 2, self.theta, self.layout)
-        cos, sin = whole.at(positions, int(positions.max()) + 1)
-        return ops.rope(x, cos, sin, self.layout)
+    """Angles for every dim of a head, however few the model says: four times as many in the oracles."""
 
     def __init__(self, rotary, theta, layout):
-        super().__init__(rotary, theta, layout)
-        self.theta = theta
+        super().__init__(4 * rotary, theta, layout)
 
 
 def rotary_over_the_whole_head(patch: Patch) -> None:
+    honest = CpuOps.rope
+
+    def rope(self, x, cos, sin, layout):
+        half = x.shape[-1] // 2
+        return honest(self, x, cos[:, :half].contiguous(), sin[:, :half].contiguous(), layout)
+
+    patch.setattr(CpuOps, "rope", rope)
     for module in (hybrid, qwen4_exp):
         patch.setattr(module, "Rope", WholeRope)
 
@@ -68,7 +70,7 @@ def a_and_b_swapped(patch: Patch) -> None:
 
 
 def packed_as_global_parts(patch: Patch) -> None:
-    def unpack(self, packed):
+    def unpack(self, ops, packed):
         d = self.layout
         return packed[:, : d.channels].contiguous(), packed[:, d.channels :].contiguous()
 
@@ -156,34 +158,32 @@ def ngram_one_layer_later(patch: Patch) -> None:
 
 def ngram_context(cut_at_end: bool = True, pad: int | None = None):
     def plant(patch: Patch) -> None:
-        honest = NgramHash.context
-
-        def context(self, tokens, slots, positions):
-            out = honest(self, tokens, slots, positions)
+        def table_rows(self, batch):
+            tokens, slots, positions = batch.states.tokens, batch.rows.slot.tolist(), batch.rows.position.tolist()
+            out = naive.ngram_context(tokens, slots, positions, self.hash)
             for row, (slot, position) in enumerate(zip(slots, positions, strict=True)):
                 for back in range(1, out.shape[1]):
                     if position < back:
-                        out[row, back] = self.end_of_text if pad is None else pad
+                        out[row, back] = self.hash.end_of_text if pad is None else pad
                     elif not cut_at_end:
                         out[row, back] = tokens[slot, position - back]
-            return out
+            return torch.from_numpy(naive.hash_rows(out, self.hash))
 
-        patch.setattr(NgramHash, "context", context)
+        patch.setattr(NgramEmbedding, "table_rows", table_rows)
 
     return plant
 
 
 def ngram_longest_first(patch: Patch) -> None:
-    honest = NgramHash.rows
-
-    def rows(self, context):
+    def table_rows(self, batch):
         # the heads of every length take the mix of the mirrored length
-        per = len(self.sizes) // (context.shape[1] - 1)
+        h = self.hash
+        per = len(h.sizes) // (len(h.multipliers) - 1)
         order = [*range(per, 2 * per), *range(per)]
-        turned = replace(self, sizes=[self.sizes[h] for h in order], offsets=[self.offsets[h] for h in order])
-        return np.ascontiguousarray(honest(turned, context)[:, order])
+        turned = replace(h, sizes=[h.sizes[i] for i in order], offsets=[h.offsets[i] for i in order])
+        return batch.ops.ngram_rows(batch.states.token_ids, batch.rows, turned)[:, order].contiguous()
 
-    patch.setattr(NgramHash, "rows", rows)
+    patch.setattr(NgramEmbedding, "table_rows", table_rows)
 
 
 def ngram_convolution_input_not_normed(patch: Patch) -> None:
@@ -191,7 +191,7 @@ def ngram_convolution_input_not_normed(patch: Patch) -> None:
 
 
 def ngram_without_signed_root(patch: Patch) -> None:
-    patch.setattr(NgramEmbedding, "signed_root", lambda self, agree: agree)
+    patch.setattr(NgramEmbedding, "signed_root", lambda self, ops, agree: agree)
 
 
 def ngram_convolution_only(patch: Patch) -> None:

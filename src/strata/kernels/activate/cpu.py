@@ -6,13 +6,13 @@ from strata.kernels import _native
 from strata.kernels.native import Native, check
 from strata.kernels.ops import Activation
 
-_CODES: dict[Activation, int] = {"silu": 0, "sigmoid": 1, "softplus": 2, "exp": 3}
+CODES: dict[Activation, int] = {"silu": 0, "sigmoid": 1, "softplus": 2, "exp": 3}
 """The extension's number of each function (products_compute.cpp, activate)."""
 
 
 def activate(native: Native, kind: Activation, x: torch.Tensor) -> torch.Tensor:
     """See Ops.activate. ValueError when x is not contiguous float32."""
     check("activate: x", x, torch.float32, *x.shape)
-    y = torch.empty_like(x)
-    _native.activate(native.handle, _CODES[kind], x.data_ptr(), y.data_ptr(), x.numel())
+    y = native.empty(*x.shape)
+    _native.activate(native.handle, CODES[kind], x.data_ptr(), y.data_ptr(), x.numel())
     return y

@@ -8,11 +8,12 @@ from strata.kernels.native import Native
 from strata.kernels.views import PagedPlane
 
 
-def cache_write(paged: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+def cache_write(native: Native, paged: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
     """See Ops.cache_write; IndexError, with nothing written, when an entry lies on no page."""
     count = entries.shape[0]
     entry = paged.data.shape[2:]
     _native.cache_write(
+        native.handle,
         plane("cache_write: plane", paged, entry),
         integers("cache_write: slots", slots, (count,)),
         integers("cache_write: entries", entries, (count,)),
@@ -26,7 +27,7 @@ def pool_blocks(native: Native, raw: PagedPlane, slots: torch.Tensor, blocks: to
     if ratio < 1:
         raise ValueError(f"pool_blocks: ratio {ratio} must be at least 1")
     count, dim = blocks.shape[0], raw.data.shape[2]
-    out = torch.empty((count, dim), dtype=torch.float32)
+    out = native.empty(count, dim)
     _native.pool_blocks(
         native.handle,
         plane("pool_blocks: raw", raw, (dim,)),

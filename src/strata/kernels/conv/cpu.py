@@ -17,7 +17,7 @@ def causal_conv(
     if dilation < 1 or taps < 1:
         raise ValueError(f"causal_conv: {taps} taps and dilation {dilation} must be at least 1")
     slots, segments = history.shape[0], rows.segments.shape[0]
-    out = torch.empty_like(x)
+    out = native.empty(*x.shape)
     _native.causal_conv(
         native.handle,
         floats("causal_conv: x", x, (num_rows, channels)),

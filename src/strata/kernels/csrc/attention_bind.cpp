@@ -122,10 +122,12 @@ void attention(Native& native, uintptr_t q, uintptr_t out, const nb::tuple& keys
     const AttentionCall call = {at<const float>(q), at<float>(out), k.plane, v.plane, at<const int32_t>(slot),
                                 at<const int32_t>(position), nullptr, nullptr, 0, rows, heads, kv_heads, dim, scale};
     nb::gil_scoped_release free;
-    auto seen = [&](int64_t t) { return static_cast<int64_t>(call.position[t]) + 1; };
-    const int64_t longest = check_rows(k, call.slot, call.position, rows, seen);
-    check_rows(v, call.slot, call.position, rows, seen);
-    attend(native, call, longest);
+    native.run("attention", [=](Native& n) {
+        auto seen = [&](int64_t t) { return static_cast<int64_t>(call.position[t]) + 1; };
+        const int64_t longest = check_rows(k, call.slot, call.position, rows, seen);
+        check_rows(v, call.slot, call.position, rows, seen);
+        attend(n, call, longest);
+    });
 }
 
 void sparse_attention(Native& native, uintptr_t q, uintptr_t out, const nb::tuple& keys, const nb::tuple& values,
@@ -136,80 +138,91 @@ void sparse_attention(Native& native, uintptr_t q, uintptr_t out, const nb::tupl
                                 at<const int32_t>(positions), at<const int32_t>(count), list_width, rows, heads,
                                 kv_heads, dim, scale};
     nb::gil_scoped_release free;
-    int64_t longest = 0;
-    for (int64_t t = 0; t < rows; ++t) {
-        k.check_slot(call.slot[t]);
-        v.check_slot(call.slot[t]);
-        if (call.count[t] < 0 || call.count[t] > list_width)
-            throw std::out_of_range("row " + std::to_string(t) + ": a count of " + std::to_string(call.count[t]) +
-                                    " in a list of " + std::to_string(list_width));
-        const int32_t* listed = call.listed + t * list_width;
-        int32_t least = 0, most = -1;
-        for (int64_t j = 0; j < call.count[t]; ++j) {
-            least = std::min(least, listed[j]);
-            most = std::max(most, listed[j]);
+    native.run("sparse_attention", [=](Native& n) {
+        int64_t longest = 0;
+        for (int64_t t = 0; t < rows; ++t) {
+            k.check_slot(call.slot[t]);
+            v.check_slot(call.slot[t]);
+            if (call.count[t] < 0 || call.count[t] > list_width)
+                throw std::out_of_range("row " + std::to_string(t) + ": a count of " + std::to_string(call.count[t]) +
+                                        " in a list of " + std::to_string(list_width));
+            const int32_t* listed = call.listed + t * list_width;
+            int32_t least = 0, most = -1;
+            for (int64_t j = 0; j < call.count[t]; ++j) {
+                least = std::min(least, listed[j]);
+                most = std::max(most, listed[j]);
+            }
+            if (least < 0) k.page_of(call.slot[t], least);
+            k.check_first(call.slot[t], static_cast<int64_t>(most) + 1);
+            v.check_first(call.slot[t], static_cast<int64_t>(most) + 1);
+            longest = std::max(longest, static_cast<int64_t>(call.count[t]));
         }
-        if (least < 0) k.page_of(call.slot[t], least);
-        k.check_first(call.slot[t], static_cast<int64_t>(most) + 1);
-        v.check_first(call.slot[t], static_cast<int64_t>(most) + 1);
-        longest = std::max(longest, static_cast<int64_t>(call.count[t]));
-    }
-    attend(native, call, longest);
+        attend(n, call, longest);
+    });
 }
 
 // Rows are taken in groups whose scores fit 64 MiB.
-void select_blocks(Native& native, uintptr_t q, const nb::tuple& keys, uintptr_t slot, uintptr_t position, int64_t rows,
-                   int64_t heads, int64_t dim, int64_t ratio, int64_t budget, uintptr_t positions, uintptr_t count) {
-    const PlaneArgs k = plane_of(keys);
-    SelectCall call = {at<const float>(q), k.plane, at<const int32_t>(slot), at<const int32_t>(position), rows, heads,
-                       dim, ratio, budget, at<int32_t>(positions), at<int32_t>(count)};
-    nb::gil_scoped_release free;
-    const int64_t longest = check_rows(k, call.slot, call.position, rows, [&](int64_t t) {
-        return (static_cast<int64_t>(call.position[t]) + 1) / ratio;
+void select(Native& native, const PlaneArgs& keys, SelectCall call) {
+    const int64_t longest = check_rows(keys, call.slot, call.position, call.rows, [&](int64_t t) {
+        return (static_cast<int64_t>(call.position[t]) + 1) / call.ratio;
     });
     const int64_t stride = (longest + 15) / 16 * 16;
     const int64_t at_once = std::max<int64_t>(1, (16 << 20) / (stride + kSelectCounts));
     std::lock_guard<std::mutex> lock(native.busy());
-    for (int64_t left = rows; left > 0; left -= at_once) {
+    for (int64_t left = call.rows; left > 0; left -= at_once) {
         call.rows = std::min(left, at_once);
         pick_select_kernels(native.isa()).select(native.pool(), call, stride,
-                                                    reserve(native, call.rows * (stride + kSelectCounts)));
-        call.q += call.rows * heads * dim;
+                                                 reserve(native, call.rows * (stride + kSelectCounts)));
+        call.q += call.rows * call.heads * call.dim;
         call.slot += call.rows;
         call.position += call.rows;
-        call.positions += call.rows * (budget + 1) * ratio;
+        call.positions += call.rows * (call.budget + 1) * call.ratio;
         call.count += call.rows;
     }
 }
 
-void cache_write(const nb::tuple& plane, uintptr_t slots, uintptr_t entries, uintptr_t x, int64_t n) {
+void select_blocks(Native& native, uintptr_t q, const nb::tuple& keys, uintptr_t slot, uintptr_t position, int64_t rows,
+                   int64_t heads, int64_t dim, int64_t ratio, int64_t budget, uintptr_t positions, uintptr_t count) {
+    const PlaneArgs k = plane_of(keys);
+    const SelectCall call = {at<const float>(q), k.plane, at<const int32_t>(slot), at<const int32_t>(position), rows,
+                             heads, dim, ratio, budget, at<int32_t>(positions), at<int32_t>(count)};
+    nb::gil_scoped_release free;
+    native.run("select_blocks", [=](Native& n) { select(n, k, call); });
+}
+
+void cache_write(Native& native, const nb::tuple& plane, uintptr_t slots, uintptr_t entries, uintptr_t x, int64_t n) {
     const PlaneArgs p = plane_of(plane);
     nb::gil_scoped_release free;
-    const auto* slot = at<const int32_t>(slots);
-    const auto* entry = at<const int32_t>(entries);
-    for (int64_t i = 0; i < n; ++i) {
-        p.check_slot(slot[i]);
-        p.page_of(slot[i], entry[i]);
-    }
-    const int64_t width = p.plane.width;
-    for (int64_t i = 0; i < n; ++i)
-        memcpy(const_cast<float*>(p.plane.floats()) +
-                   (p.page_of(slot[i], entry[i]) * p.plane.page + entry[i] % p.plane.page) * width,
-               at<const float>(x) + i * width, static_cast<size_t>(width) * sizeof(float));
+    native.run("cache_write", [=](Native&) {
+        const auto* slot = at<const int32_t>(slots);
+        const auto* entry = at<const int32_t>(entries);
+        for (int64_t i = 0; i < n; ++i) {
+            p.check_slot(slot[i]);
+            if (entry[i] != kNoEntry) p.page_of(slot[i], entry[i]);
+        }
+        const int64_t width = p.plane.width;
+        for (int64_t i = 0; i < n; ++i)
+            if (entry[i] != kNoEntry)
+                memcpy(const_cast<float*>(p.plane.floats()) +
+                           (p.page_of(slot[i], entry[i]) * p.plane.page + entry[i] % p.plane.page) * width,
+                       at<const float>(x) + i * width, static_cast<size_t>(width) * sizeof(float));
+    });
 }
 
 void pool_blocks(Native& native, const nb::tuple& raw, uintptr_t slots, uintptr_t blocks, int64_t n, int64_t ratio,
                  uintptr_t out) {
     const PlaneArgs p = plane_of(raw);
     nb::gil_scoped_release free;
-    for (int64_t i = 0; i < n; ++i) {
-        const int64_t slot = at<const int32_t>(slots)[i], block = at<const int32_t>(blocks)[i];
-        p.check_slot(slot);
-        for (int64_t r = 0; r < ratio; ++r) p.page_of(slot, block * ratio + r);
-    }
-    pick_small_kernels(native.isa())
-        .pool_blocks(native.pool(), p.plane, at<const int32_t>(slots), at<const int32_t>(blocks), n, ratio,
-                     at<float>(out));
+    native.run("pool_blocks", [=](Native& owner) {
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t slot = at<const int32_t>(slots)[i], block = at<const int32_t>(blocks)[i];
+            p.check_slot(slot);
+            for (int64_t r = 0; r < ratio && block != kNoEntry; ++r) p.page_of(slot, block * ratio + r);
+        }
+        pick_small_kernels(owner.isa())
+            .pool_blocks(owner.pool(), p.plane, at<const int32_t>(slots), at<const int32_t>(blocks), n, ratio,
+                         at<float>(out));
+    });
 }
 
 }  // namespace

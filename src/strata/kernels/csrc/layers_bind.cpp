@@ -51,10 +51,11 @@ void causal_conv(Native& native, uintptr_t x, uintptr_t weight, uintptr_t histor
                  int64_t num_segments, int64_t slots, int64_t rows, int64_t channels, int64_t taps, int64_t dilation) {
     const ConvCall call = {at<const float>(x), at<const float>(weight), at<float>(history), at<float>(out),
                            at<const int32_t>(segments), rows, num_segments, channels, taps, dilation};
-    check_segments(call.segments, num_segments, rows, slots);
-    std::lock_guard<std::mutex> lock(native.busy());
-    pick_recurrent_kernels(native.isa())
-        .conv(native.pool(), call, reserve(native, native.pool().threads() * taps * kConvChannels));
+    native.run("causal_conv", [=](Native& n) {
+        check_segments(call.segments, num_segments, rows, slots);
+        std::lock_guard<std::mutex> lock(n.busy());
+        pick_recurrent_kernels(n.isa()).conv(n.pool(), call, reserve(n, n.pool().threads() * taps * kConvChannels));
+    });
 }
 
 void delta_rule(Native& native, uintptr_t qkv, uintptr_t beta, uintptr_t decay, uintptr_t state, uintptr_t out,
@@ -63,55 +64,65 @@ void delta_rule(Native& native, uintptr_t qkv, uintptr_t beta, uintptr_t decay, 
     const DeltaCall call = {at<const float>(qkv), at<const float>(beta), at<const float>(decay), at<float>(state),
                             at<float>(out), at<const int32_t>(segments), rows, num_segments, key_heads, value_heads,
                             key_dim, value_dim, tiled, eps, scale};
-    check_segments(call.segments, num_segments, rows, slots);
-    std::lock_guard<std::mutex> lock(native.busy());
-    pick_recurrent_kernels(native.isa())
-        .delta(native.pool(), call, reserve(native, native.pool().threads() * delta_floats(key_dim)));
+    native.run("delta_rule", [=](Native& n) {
+        check_segments(call.segments, num_segments, rows, slots);
+        std::lock_guard<std::mutex> lock(n.busy());
+        pick_recurrent_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim)));
+    });
 }
 
 void route(Native& native, uintptr_t logits, uintptr_t ids, uintptr_t weights, int64_t rows, int64_t experts,
            int64_t top_k, bool renormalise) {
-    std::lock_guard<std::mutex> lock(native.busy());
-    pick_small_kernels(native.isa())
-        .route(native.pool(), at<const float>(logits), at<int32_t>(ids), at<float>(weights), rows, experts, top_k,
-               renormalise, reserve(native, native.pool().threads() * experts));
+    native.run("route", [=](Native& n) {
+        std::lock_guard<std::mutex> lock(n.busy());
+        pick_small_kernels(n.isa())
+            .route(n.pool(), at<const float>(logits), at<int32_t>(ids), at<float>(weights), rows, experts, top_k,
+                   renormalise, reserve(n, n.pool().threads() * experts));
+    });
 }
 
 void rms_norm(Native& native, uintptr_t x, uintptr_t weight, uintptr_t y, int64_t groups, int64_t group,
               int64_t weight_len, float eps) {
-    pick_norm_kernels(native.isa())
-        .rms_norm(native.pool(), at<const float>(x), at<const float>(weight), at<float>(y), groups, group, weight_len,
-                  eps);
+    native.run("rms_norm", [=](Native& n) {
+        pick_norm_kernels(n.isa()).rms_norm(n.pool(), at<const float>(x), at<const float>(weight), at<float>(y), groups,
+                                            group, weight_len, eps);
+    });
 }
 
 void l2_norm(Native& native, uintptr_t x, uintptr_t y, int64_t rows, int64_t dim, float eps, float scale) {
-    pick_norm_kernels(native.isa())
-        .l2_norm(native.pool(), at<const float>(x), at<float>(y), rows, dim, eps, scale);
+    native.run("l2_norm", [=](Native& n) {
+        pick_norm_kernels(n.isa()).l2_norm(n.pool(), at<const float>(x), at<float>(y), rows, dim, eps, scale);
+    });
 }
 
 void row_dot(Native& native, uintptr_t a, uintptr_t b, uintptr_t y, int64_t rows, int64_t dim) {
-    pick_norm_kernels(native.isa())
-        .row_dot(native.pool(), at<const float>(a), at<const float>(b), at<float>(y), rows, dim);
+    native.run("row_dot", [=](Native& n) {
+        pick_norm_kernels(n.isa()).row_dot(n.pool(), at<const float>(a), at<const float>(b), at<float>(y), rows, dim);
+    });
 }
 
 void rope(Native& native, uintptr_t x, uintptr_t cos, uintptr_t sin, uintptr_t y, int64_t rows, int64_t heads,
           int64_t dim, int64_t half, bool pairs) {
-    pick_norm_kernels(native.isa())
-        .rope(native.pool(), at<const float>(x), at<const float>(cos), at<const float>(sin), at<float>(y), rows, heads,
-              dim, half, pairs);
+    native.run("rope", [=](Native& n) {
+        pick_norm_kernels(n.isa()).rope(n.pool(), at<const float>(x), at<const float>(cos), at<const float>(sin),
+                                        at<float>(y), rows, heads, dim, half, pairs);
+    });
 }
 
 void stream_mix(Native& native, uintptr_t gate, uintptr_t x, uintptr_t y, int64_t rows, int64_t streams,
                 int64_t hidden) {
-    pick_small_kernels(native.isa())
-        .stream_mix(native.pool(), at<const float>(gate), at<const float>(x), at<float>(y), rows, streams, hidden);
+    native.run("stream_mix", [=](Native& n) {
+        pick_small_kernels(n.isa()).stream_mix(n.pool(), at<const float>(gate), at<const float>(x), at<float>(y), rows,
+                                               streams, hidden);
+    });
 }
 
 void stream_add(Native& native, uintptr_t residual, uintptr_t y, uintptr_t weights, uintptr_t out, int64_t rows,
                 int64_t streams, int64_t hidden) {
-    pick_small_kernels(native.isa())
-        .stream_add(native.pool(), at<const float>(residual), at<const float>(y), at<const float>(weights),
-                    at<float>(out), rows, streams, hidden);
+    native.run("stream_add", [=](Native& n) {
+        pick_small_kernels(n.isa()).stream_add(n.pool(), at<const float>(residual), at<const float>(y),
+                                               at<const float>(weights), at<float>(out), rows, streams, hidden);
+    });
 }
 
 }  // namespace

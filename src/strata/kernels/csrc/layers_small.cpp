@@ -98,6 +98,10 @@ void pool_blocks(Pool& pool, const Plane& raw, const int32_t* slots, const int32
     over_pieces(pool, n, raw.width, n * ratio * raw.width, [=](int64_t t, int64_t first, int64_t end) {
         const int32_t* table = raw.table + slots[t] * raw.pages_per_slot;
         float* __restrict to = out + t * raw.width;
+        if (blocks[t] == kNoEntry) {
+            for (int64_t i = first; i < end; ++i) to[i] = 0.0f;
+            return;
+        }
         for (int64_t r = 0; r < ratio; ++r) {
             const int64_t entry = blocks[t] * ratio + r;
             const float* from = raw.floats() + (table[entry / raw.page] * raw.page + entry % raw.page) * raw.width;

@@ -9,6 +9,9 @@
 
 namespace strata {
 
+// In a list of entries or blocks: nothing here, neither read nor written (a mean of nothing is 0).
+constexpr int32_t kNoEntry = -1;
+
 struct SmallKernels {
     // logits [rows, experts] -> ids, weights [rows, top_k]; scratch: per worker `experts` floats.
     void (*route)(Pool&, const float* logits, int32_t* ids, float* weights, int64_t rows, int64_t experts, int64_t top_k,

@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "cpu.h"
 #include "memory.h"
 #include "pool.h"
 #include "products.h"
+#include "program.h"
 
 namespace strata {
 
@@ -35,6 +37,13 @@ public:
     Context context() { return {pool_, shared_scratch_, worker_scratch_.data()}; }
     Counters& counters() { return counters_; }
 
+    // Runs an operation now; while a program is recorded, keeps it for later runs too.
+    void run(const char* name, Program::Operation operation) {
+        operation(*this);
+        if (recording_) recording_->add(name, std::move(operation));
+    }
+    void record(Program* program) { recording_ = program; }
+
 private:
     Isa isa_;
     Pool pool_;
@@ -42,6 +51,7 @@ private:
     Scratch shared_scratch_;
     std::vector<Scratch> worker_scratch_;
     Counters counters_;
+    Program* recording_ = nullptr;  // one thread records at a time
 };
 
 }  // namespace strata

@@ -41,11 +41,13 @@ void linear(Native& native, uintptr_t x, int64_t rows, int64_t cols, const std::
     for (const WeightTuple& weight : weights) views.push_back(view_of(weight));
     for (uintptr_t output : outputs) to.push_back(reinterpret_cast<float*>(output));
     nb::gil_scoped_release released;
-    std::lock_guard<std::mutex> alone(native.busy());
-    for (const WeightView& view : views) native.counters().product_bytes += bytes_of(native, view);
-    pick_product_kernels(native.isa())
-        .linear(native.context(), {reinterpret_cast<const float*>(x), rows, cols, static_cast<int>(views.size()),
-                                   views.data(), to.data()});
+    native.run("linear", [=](Native& n) {
+        std::lock_guard<std::mutex> alone(n.busy());
+        for (const WeightView& view : views) n.counters().product_bytes += bytes_of(n, view);
+        pick_product_kernels(n.isa())
+            .linear(n.context(), {reinterpret_cast<const float*>(x), rows, cols, static_cast<int>(views.size()),
+                                  views.data(), to.data()});
+    });
 }
 
 // The routed experts of one layer, described once; the caller keeps the weights alive.
@@ -69,17 +71,14 @@ private:
     std::vector<WeightView> gate_, up_, down_;
 };
 
-void experts(Native& native, const Bank& bank, uintptr_t x, int64_t rows, uintptr_t ids, uintptr_t factors, int top_k,
-             uintptr_t y) {
-    const auto* chosen = reinterpret_cast<const int32_t*>(ids);
+// Entries of ids in the order of their experts, rows in order within an expert (a stable sort by counting).
+void run_experts(Native& native, const Bank& bank, const float* x, int64_t rows, const int32_t* chosen,
+                 const float* factors, int top_k, float* y) {
     const int64_t pairs = rows * top_k;
     for (int64_t entry = 0; entry < pairs; ++entry)
         if (chosen[entry] < 0 || chosen[entry] >= bank.size())
-            throw nb::index_error(
-                ("expert " + std::to_string(chosen[entry]) + " of " + std::to_string(bank.size())).c_str());
-    nb::gil_scoped_release released;
+            throw std::out_of_range("expert " + std::to_string(chosen[entry]) + " of " + std::to_string(bank.size()));
     std::lock_guard<std::mutex> alone(native.busy());
-    // Entries in the order of their experts, rows in order within an expert (a stable sort by counting).
     std::vector<int32_t> start(bank.size() + 1, 0), begin, row(pairs), place(pairs);
     for (int64_t entry = 0; entry < pairs; ++entry) ++start[chosen[entry] + 1];
     std::vector<const WeightView*> gate, up, down;
@@ -103,25 +102,54 @@ void experts(Native& native, const Bank& bank, uintptr_t x, int64_t rows, uintpt
     }
     pick_product_kernels(native.isa())
         .experts(native.context(),
-                 {reinterpret_cast<const float*>(x), rows, bank.hidden(), bank.width(), top_k,
-                  static_cast<int>(gate.size()), gate.data(), up.data(), down.data(), begin.data(), row.data(),
-                  place.data(), reinterpret_cast<const float*>(factors), reinterpret_cast<float*>(y)});
+                 {x, rows, bank.hidden(), bank.width(), top_k, static_cast<int>(gate.size()), gate.data(), up.data(),
+                  down.data(), begin.data(), row.data(), place.data(), factors, y});
 }
 
-void embed(Native& native, const WeightTuple& weight, uintptr_t ids, int64_t count, uintptr_t y) {
-    const WeightView view = view_of(weight);
-    const auto* rows = reinterpret_cast<const int64_t*>(ids);
-    for (int64_t i = 0; i < count; ++i)
-        if (rows[i] < 0 || rows[i] >= view.rows)
-            throw nb::index_error(
-                ("row " + std::to_string(rows[i]) + " of a table of " + std::to_string(view.rows) + " rows").c_str());
+void experts(Native& native, const Bank& bank, uintptr_t x, int64_t rows, uintptr_t ids, uintptr_t factors, int top_k,
+             uintptr_t y) {
+    const Bank* const kept = &bank;
     nb::gil_scoped_release released;
-    pick_product_kernels(native.isa()).embed(native.context(), view, rows, count, reinterpret_cast<float*>(y));
+    native.run("experts", [=](Native& n) {
+        run_experts(n, *kept, reinterpret_cast<const float*>(x), rows, reinterpret_cast<const int32_t*>(ids),
+                    reinterpret_cast<const float*>(factors), top_k, reinterpret_cast<float*>(y));
+    });
+}
+
+// Rows of a table that lies in shards, one after the other.
+void embed(Native& native, const std::vector<WeightTuple>& shards, uintptr_t ids, int64_t count, uintptr_t y) {
+    std::vector<WeightView> views;
+    int64_t total = 0;
+    for (const WeightTuple& shard : shards) {
+        views.push_back(view_of(shard));
+        total += views.back().rows;
+    }
+    nb::gil_scoped_release released;
+    native.run("embed", [=](Native& n) {
+        const auto* rows = reinterpret_cast<const int64_t*>(ids);
+        for (int64_t i = 0; i < count; ++i)
+            if (rows[i] < 0 || rows[i] >= total)
+                throw std::out_of_range("row " + std::to_string(rows[i]) + " of a table of " + std::to_string(total) +
+                                        " rows");
+        const ProductKernels& kernels = pick_product_kernels(n.isa());
+        if (views.size() == 1) {
+            kernels.embed(n.context(), views[0], rows, count, reinterpret_cast<float*>(y));
+            return;
+        }
+        for (int64_t i = 0; i < count; ++i) {
+            int64_t row = rows[i];
+            size_t shard = 0;
+            while (row >= views[shard].rows) row -= views[shard++].rows;
+            kernels.embed(n.context(), views[shard], &row, 1, reinterpret_cast<float*>(y) + i * views[shard].cols);
+        }
+    });
 }
 
 void activate(Native& native, int kind, uintptr_t x, uintptr_t y, int64_t count) {
-    pick_product_kernels(native.isa())
-        .activate(native.context(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
+    native.run("activate", [=](Native& n) {
+        pick_product_kernels(n.isa())
+            .activate(n.context(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
+    });
 }
 
 // benchmarks/probe_products.py: kind "plain" (Q4_K and IQ3_S) or "read".

@@ -27,7 +27,7 @@ def delta_rule(
     num_rows, segments = qkv.shape[0], rows.segments.shape[0]
     if key_heads < 1 or value_heads % key_heads or pairing not in ("grouped", "tiled"):
         raise ValueError(f"delta_rule: {value_heads} value heads, {key_heads} key heads and {pairing!r} do not fit")
-    out = torch.empty((num_rows, value_heads, value_dim), dtype=torch.float32)
+    out = native.empty(num_rows, value_heads, value_dim)
     _native.delta_rule(
         native.handle,
         floats("delta_rule: qkv", qkv, (num_rows, 2 * key_heads * key_dim + value_heads * value_dim)),

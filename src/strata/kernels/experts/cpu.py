@@ -15,7 +15,7 @@ def experts(
     check("experts: x", x, torch.float32, None, bank.gate[0].cols)
     check("experts: ids", ids, torch.int32, x.shape[0], None)
     check("experts: weights", weights, torch.float32, x.shape[0], ids.shape[1])
-    y = torch.empty_like(x)
+    y = native.empty(*x.shape)
     _native.experts(
         native.handle,
         described,

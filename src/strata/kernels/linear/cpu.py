@@ -16,7 +16,7 @@ def linear(native: Native, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
         if weight.cols != x.shape[1]:
             raise ValueError(f"rows of {x.shape[1]} values for a weight of {weight.cols} columns")
     described = [native.weight(weight) for weight in weights]
-    outputs = tuple(torch.empty(x.shape[0], weight.rows) for weight in weights)
+    outputs = tuple(native.empty(x.shape[0], weight.rows) for weight in weights)
     _native.linear(
         native.handle, x.data_ptr(), x.shape[0], x.shape[1], described, [output.data_ptr() for output in outputs]
     )

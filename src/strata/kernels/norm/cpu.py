@@ -13,7 +13,7 @@ def rms_norm(native: Native, x: torch.Tensor, weight: torch.Tensor | None, eps: 
     width = shape[-1]
     if group < 1 or width % group:
         raise ValueError(f"rms_norm: last axis of {width} is no multiple of the group of {group}")
-    y = torch.empty_like(x)
+    y = native.empty(*x.shape)
     address, length = 0, 0
     if weight is not None:
         length = group if weight.shape[0] == group else width
@@ -26,7 +26,7 @@ def rms_norm(native: Native, x: torch.Tensor, weight: torch.Tensor | None, eps: 
 
 def l2_norm(native: Native, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
     """See Ops.l2_norm."""
-    y = torch.empty_like(x)
+    y = native.empty(*x.shape)
     width = x.shape[-1]
     rows = x.numel() // width if width else 0
     _native.l2_norm(native.handle, floats("l2_norm: x", x, x.shape), y.data_ptr(), rows, width, eps, scale)
@@ -36,7 +36,7 @@ def l2_norm(native: Native, x: torch.Tensor, eps: float, scale: float) -> torch.
 def row_dot(native: Native, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """See Ops.row_dot; ValueError when the shapes differ."""
     shape = a.shape
-    y = torch.empty(shape[:-1], dtype=torch.float32)
+    y = native.empty(*shape[:-1])
     _native.row_dot(
         native.handle,
         floats("row_dot: a", a, shape),

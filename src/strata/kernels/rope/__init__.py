@@ -1,6 +1,6 @@
 """Rotary embedding.
 
-Owns: rope: naive (specification) and C++.
+Owns: rope, rope_angles: naive (specification) and C++.
 May import: kernels.exact, kernels.native, torch, numpy.
-Never: computes angles; knows positions.
+Never: keeps a table of angles.
 """

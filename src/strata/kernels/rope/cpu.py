@@ -1,10 +1,10 @@
-"""rope in C++ (csrc/layers_norm.cpp); bits as rope/naive.py."""
+"""rope and rope_angles in C++ (csrc/layers_norm.cpp, rows_bind.cpp); bits as rope/naive.py."""
 
 import torch
 
 from strata.kernels import _native
-from strata.kernels.addresses import floats
-from strata.kernels.native import Native
+from strata.kernels.addresses import floats, integers
+from strata.kernels.native import Native, check
 from strata.kernels.ops import RopeLayout
 
 
@@ -14,7 +14,7 @@ def rope(native: Native, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, 
     half = cos.shape[-1]
     if 2 * half > dim or layout not in ("halves", "pairs"):
         raise ValueError(f"rope: layout {layout!r} and {half} angles do not fit heads of {dim}")
-    y = torch.empty_like(x)
+    y = native.empty(*x.shape)
     _native.rope(
         native.handle,
         floats("rope: x", x, x.shape),
@@ -28,3 +28,22 @@ def rope(native: Native, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, 
         layout == "pairs",
     )
     return y
+
+
+def rope_angles(
+    native: Native, positions: torch.Tensor, frequencies: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See Ops.rope_angles; ValueError when the frequencies are not float64."""
+    check("rope_angles: frequencies", frequencies, torch.float64, None)
+    rows, half = positions.shape[0], frequencies.shape[0]
+    cos, sin = native.empty(rows, half), native.empty(rows, half)
+    _native.rope_angles(
+        native.handle,
+        integers("rope_angles: positions", positions, (rows,)),
+        frequencies.data_ptr(),
+        cos.data_ptr(),
+        sin.data_ptr(),
+        rows,
+        half,
+    )
+    return cos, sin

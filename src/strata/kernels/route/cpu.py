@@ -12,8 +12,8 @@ def route(native: Native, logits: torch.Tensor, top_k: int, renormalise: bool) -
     num_rows, num_experts = logits.shape
     if not 1 <= top_k <= num_experts:
         raise ValueError(f"route: top_k {top_k} is outside 1 .. {num_experts} experts")
-    ids = torch.empty((num_rows, top_k), dtype=torch.int32)
-    weights = torch.empty((num_rows, top_k), dtype=torch.float32)
+    ids = native.empty(num_rows, top_k, dtype=torch.int32)
+    weights = native.empty(num_rows, top_k)
     _native.route(
         native.handle,
         floats("route: logits", logits, logits.shape),

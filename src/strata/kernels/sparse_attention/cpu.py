@@ -16,8 +16,8 @@ def select_blocks(
     num_rows, heads, dim = q.shape
     if ratio < 1 or budget < 0:
         raise ValueError(f"select_blocks: ratio {ratio} must be at least 1 and budget {budget} at least 0")
-    positions = torch.empty((num_rows, (budget + 1) * ratio), dtype=torch.int32)
-    count = torch.empty(num_rows, dtype=torch.int32)
+    positions = native.empty(num_rows, (budget + 1) * ratio, dtype=torch.int32)
+    count = native.empty(num_rows, dtype=torch.int32)
     _native.select_blocks(
         native.handle,
         floats("select_blocks: q", q, q.shape),
@@ -49,7 +49,7 @@ def sparse_attention(
     num_rows, heads, dim = q.shape
     kv_heads = kv_heads_of("sparse_attention", q, keys)
     width = positions.shape[1]
-    out = torch.empty_like(q)
+    out = native.empty(*q.shape)
     _native.sparse_attention(
         native.handle,
         floats("sparse_attention: q", q, q.shape),

@@ -13,7 +13,7 @@ def stream_mix(native: Native, gate: torch.Tensor, x: torch.Tensor, streams: int
     if streams < 1 or width % streams:
         raise ValueError(f"stream_mix: {width} values do not hold {streams} streams")
     hidden = width // streams
-    y = torch.empty((num_rows, hidden), dtype=torch.float32)
+    y = native.empty(num_rows, hidden)
     _native.stream_mix(
         native.handle,
         floats("stream_mix: gate", gate, (num_rows, width)),
@@ -30,7 +30,7 @@ def stream_add(native: Native, residual: torch.Tensor, y: torch.Tensor, weights:
     """See Ops.stream_add; ValueError when shapes do not fit."""
     num_rows, streams = weights.shape
     hidden = y.shape[1]
-    out = torch.empty_like(residual)
+    out = native.empty(*residual.shape)
     _native.stream_add(
         native.handle,
         floats("stream_add: residual", residual, (num_rows, streams * hidden)),

@@ -1,0 +1,94 @@
+"""A recorded program runs again on whatever its inputs hold by then."""
+
+import pytest
+import torch
+
+from kernels.layer_cases import normal
+from strata.core.errors import EngineError
+from strata.kernels.buffers import Buffers
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.native import Native
+from strata.kernels.program import Program
+
+
+def chain(ops: CpuOps, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Some operations whose intermediate results die on the way."""
+    for i in range(6):
+        x = ops.add(ops.gate("silu", x, ops.multiply(x, 0.5 + i)), ops.rms_norm(x, None, 1e-6, 32))
+    return ops.take_rows(x, rows)
+
+
+def test_a_program_gives_what_its_operations_give() -> None:
+    ops = CpuOps(Native(2))
+    x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
+    program = Program(ops.native)
+    with program.recording():
+        y = chain(ops, x, rows)
+    assert len(program) == 6 * 4 + 1
+    assert torch.equal(y, chain(ops, x, rows))
+    for seed in range(2, 5):
+        x.copy_(normal(seed, 4, 64))
+        rows.copy_(torch.tensor([seed % 4, 0]))
+        before = y.clone()
+        program.run()
+        assert torch.equal(y, chain(ops, x, rows))
+        assert not torch.equal(y, before)
+
+
+def test_memory_is_used_again_within_the_program_only() -> None:
+    ops = CpuOps(Native(1))
+    x, rows = normal(1, 4, 1024), torch.tensor([0], dtype=torch.int32)
+    program = Program(ops.native)
+    with program.recording():
+        y = chain(ops, x, rows)
+    assert program.buffers.nbytes <= 6 * x.nbytes < 24 * x.nbytes
+    outside = ops.add(x, x)
+    program.run()
+    assert torch.equal(outside, x + x)
+    assert torch.equal(y, chain(ops, x, rows))
+
+
+def test_a_block_serves_again_only_when_no_tensor_is_left_over_it() -> None:
+    """Negative control: a view that still stands keeps its bytes."""
+    buffers = Buffers()
+    first = buffers.empty((4, 8), torch.float32)
+    view = first[1:3].reshape(-1)
+    place = first.data_ptr()
+    del first
+    assert buffers.empty((4, 8), torch.float32).data_ptr() != place
+    del view
+    again = [buffers.empty((4, 8), torch.float32) for _ in range(2)]
+    assert place in [t.data_ptr() for t in again]
+
+
+def test_what_an_operation_checks_is_checked_again() -> None:
+    ops = CpuOps(Native(1))
+    x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
+    program = Program(ops.native)
+    with program.recording():
+        ops.take_rows(x, rows)
+    rows[1] = 4
+    with pytest.raises(IndexError, match="row 4 of 4"):
+        program.run()
+
+
+def test_one_program_records_at_a_time() -> None:
+    native = Native(1)
+    program, other = Program(native), Program(native)
+    with program.recording(), pytest.raises(EngineError, match="recorded already"), other.recording():
+        pass
+    with other.recording():
+        CpuOps(native).add(normal(1, 8), normal(2, 8))
+    assert (len(program), len(other)) == (0, 1)
+
+
+def test_times_name_the_operations() -> None:
+    ops = CpuOps(Native(1))
+    x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
+    program = Program(ops.native)
+    with program.recording():
+        chain(ops, x, rows)
+    assert [nanoseconds for _, nanoseconds in program.times()] == [0] * 25
+    program.run_timed()
+    assert [name for name, _ in program.times()[:5]] == ["multiply", "gate", "rms_norm", "add", "multiply"]
+    assert all(nanoseconds > 0 for _, nanoseconds in program.times())

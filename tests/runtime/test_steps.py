@@ -1,0 +1,91 @@
+"""Steps that run as recorded programs give the bits of steps that run op by op."""
+
+import numpy as np
+import pytest
+
+from models.made import load, ops_of, oracle, path_of, same_bits
+from oracles.build import ORACLES
+from strata.core.limits import Limits
+from strata.core.window import Window
+from strata.runtime.pack import StepInputs
+from strata.runtime.runner import CpuRunner
+from strata.runtime.steps import MOST_PROGRAMS, MOST_ROWS
+
+
+def runner(name: str, recorded: bool, slots: int = 3) -> CpuRunner:
+    tap = None if recorded else lambda *_: None
+    return CpuRunner(load(path_of(name, "gguf"), ops_of()), ops_of(), Limits(slots, 128, 64), tap)
+
+
+def history(runner: CpuRunner, ids: list[int]) -> list[np.ndarray]:
+    """Prompts, single tokens in one and in all slots, and verify windows that are cut."""
+    found = []
+
+    def step(windows: list[Window], kept: list[int]) -> None:
+        found.append(runner.forward(windows))
+        for window, rows in zip(windows, kept, strict=True):
+            runner.states.commit(window.slot, rows, runner.ops)
+
+    def window(slot: int, size: int, score: int) -> Window:
+        start = runner.states.length[slot]
+        at = start + 7 * slot
+        return Window(slot, start, tuple(ids[at : at + size]), score)
+
+    for slot in range(3):
+        step([window(slot, 9 + slot, 1)], [9 + slot])
+    for _ in range(3):
+        step([window(0, 1, 1)], [1])
+        step([window(slot, 1, 1) for slot in (2, 0, 1)], [1] * 3)
+        step([window(1, 4, 4), window(2, 1, 1)], [2, 1])
+        step([window(0, 2, 0)], [2])
+    return found
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_a_recorded_step_equals_one_op_by_op(name):
+    ids, quick, slow = oracle(name).ids * 3, runner(name, True), runner(name, False)
+    for a, b in zip(history(quick, ids), history(slow, ids), strict=True):
+        assert same_bits(a, b)
+    assert len(quick.forwarder.recorded) == 7
+    assert not slow.forwarder.recorded
+
+
+def test_a_program_that_missed_its_inputs_is_seen(monkeypatch):
+    """Negative control: with the first step's inputs the second step of the same shape is wrong."""
+    ids, quick, slow = oracle("qwen3_moe").ids * 3, runner("qwen3_moe", True), runner("qwen3_moe", False)
+    expected = history(slow, ids)
+    monkeypatch.setattr("strata.runtime.steps.StepInputs.fill", fill_once())
+    assert not all(same_bits(a, b) for a, b in zip(history(quick, ids), expected, strict=True))
+
+
+def fill_once():
+    honest, filled = StepInputs.fill, set()
+
+    def fill(self, windows):
+        if id(self) not in filled:
+            filled.add(id(self))
+            honest(self, windows)
+
+    return fill
+
+
+def test_logits_that_were_handed_out_stay():
+    ids, quick = oracle("qwen3_moe").ids, runner("qwen3_moe", True)
+    first = quick.forward([Window(0, 0, (ids[0],), 1)])
+    kept = first.copy()
+    quick.states.commit(0, 1, quick.ops)
+    quick.forward([Window(0, 1, (ids[1],), 1)])
+    assert same_bits(first, kept)
+
+
+def test_large_steps_are_not_kept_and_old_programs_go():
+    ids, quick = oracle("qwen3_moe").ids * 3, runner("qwen3_moe", True)
+    quick.forward([Window(0, 0, tuple(ids[: MOST_ROWS + 1]), 1)])
+    assert not quick.forwarder.recorded
+    quick.states.clear(0)
+    shapes = [(rows, score) for rows in range(1, 13) for score in range(1, rows + 1)]
+    assert len(shapes) > MOST_PROGRAMS
+    for rows, score in shapes:
+        quick.forward([Window(0, 0, tuple(ids[:rows]), score)])
+        quick.states.clear(0)
+    assert len(quick.forwarder.recorded) == MOST_PROGRAMS
