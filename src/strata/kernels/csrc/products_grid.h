@@ -1,13 +1,16 @@
-// Groups of the grid formats and Q2_0. Grid rows are copied as whole words, then the signs of 64 values are put on at
-// once. With AVX-512, IQ3_S finds its values with byte permutes over registers instead (a gather halves the speed,
-// docs/numerics.md 5).
+// Groups of the grid formats and Q2_0. With AVX2, grid rows are copied as whole words, then the signs of 64 values are put
+// on at once; with AVX-512, products_grid512.h finds values by byte permutes (a gather halves the speed, docs/numerics.md
+// 5).
 #pragma once
 
 #include "products_fast.h"
+#include "products_grid512.h"
 
 #if STRATA_VECTOR
 
 namespace strata::STRATA_ISA {
+
+#if !STRATA_AVX512
 
 // Magnitudes in group layout -> offset + magnitude, or offset - magnitude where bit 4 step + i of `signs[s]` is set.
 template <int sub>
@@ -40,18 +43,6 @@ static inline uint64_t word8(const void* grid_row) {
     return values;
 }
 
-struct SignTable {
-    uint8_t of[128];
-    constexpr SignTable() : of() {
-        for (int index = 0; index < 128; ++index) {
-            int parity = 0;
-            for (int bit = 0; bit < 7; ++bit) parity ^= index >> bit & 1;
-            of[index] = static_cast<uint8_t>(index | parity << 7);
-        }
-    }
-};
-static constexpr SignTable sign_table;
-
 // Four 7-bit sign indices in the low bits of `word` -> 32 sign bits.
 static inline uint32_t sign_word(uint32_t word) {
     return sign_table.of[word & 127] | sign_table.of[word >> 7 & 127] << 8 | sign_table.of[word >> 14 & 127] << 16 |
@@ -60,7 +51,7 @@ static inline uint32_t sign_word(uint32_t word) {
 
 template <>
 struct FastGroup<IQ3_XXS> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         const float d[2] = {half_to_float(read16(b)), half_to_float(read16(b + IQ3_XXS::bytes))};
         uint32_t signs[16];
@@ -77,7 +68,7 @@ struct FastGroup<IQ3_XXS> {
 
 template <>
 struct FastGroup<IQ2_XXS> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         const float d[2] = {half_to_float(read16(b)), half_to_float(read16(b + IQ2_XXS::bytes))};
         uint32_t signs[16];
@@ -101,7 +92,7 @@ static inline void quarter_scales(const uint8_t* b, float d, float* scale) {
 
 template <>
 struct FastGroup<IQ2_XS> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         uint32_t signs[16];
         for (int s = 0; s < 16; ++s) {
@@ -117,7 +108,7 @@ struct FastGroup<IQ2_XS> {
 
 template <>
 struct FastGroup<IQ2_S> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         uint32_t signs[16];
         for (int s = 0; s < 16; ++s) {
@@ -140,7 +131,7 @@ static inline uint64_t iq1_word(uint32_t index, bool minus) {
 
 template <>
 struct FastGroup<IQ1_S> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         const float d[2] = {half_to_float(read16(b)), half_to_float(read16(b + IQ1_S::bytes))};
         for (int s = 0; s < 16; ++s) {
@@ -155,7 +146,7 @@ struct FastGroup<IQ1_S> {
 
 template <>
 struct FastGroup<IQ1_M> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         uint32_t half = 0;
         for (int k = 0; k < 4; ++k) half |= read16(b + 48 + 2 * k) >> 12 << 4 * k;
@@ -170,7 +161,7 @@ struct FastGroup<IQ1_M> {
 };
 
 // d * (1 + 2 nibble) of two blocks.
-static inline void iq3_s_scales(const uint8_t* b, float* scale) {
+static inline void iq3_s_group_scales(const uint8_t* b, float* scale) {
     const uint8_t* c = b + IQ3_S::bytes;
     const __m128i packed = _mm_set_epi32(0, 0, static_cast<int>(read32(c + 106)), static_cast<int>(read32(b + 106)));
     const __m128i mask = _mm_set1_epi8(15);
@@ -179,11 +170,9 @@ static inline void iq3_s_scales(const uint8_t* b, float* scale) {
     scale16(odd, half_to_float(read16(b)), half_to_float(read16(c)), scale);
 }
 
-#if !STRATA_AVX512
-
 template <>
 struct FastGroup<IQ3_S> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         uint32_t signs[16];
         for (int s = 0; s < 16; ++s) {
@@ -192,12 +181,20 @@ struct FastGroup<IQ3_S> {
             for (int g = 0; g < 8; ++g) memcpy(codes + 64 * g + 4 * s, grid_iq3_s[index[g] | (high >> g & 1) << 8], 4);
             signs[s] = read32(block + 74 + 4 * (s % 8));
         }
-        iq3_s_scales(b, scale);
+        iq3_s_group_scales(b, scale);
         put_signs<32>(codes, signs, IQ3_S::offset);
     }
 };
 
 #else
+
+template <> struct FastGroup<IQ1_S> : GridGroup<IQ1_S> {};
+template <> struct FastGroup<IQ1_M> : GridGroup<IQ1_M> {};
+template <> struct FastGroup<IQ2_XXS> : GridGroup<IQ2_XXS> {};
+template <> struct FastGroup<IQ2_XS> : GridGroup<IQ2_XS> {};
+template <> struct FastGroup<IQ2_S> : GridGroup<IQ2_S> {};
+template <> struct FastGroup<IQ3_XXS> : GridGroup<IQ3_XXS> {};
+template <> struct FastGroup<IQ3_S> : GridGroup<IQ3_S> {};
 
 // Where the group layout takes its bytes from: byte (s, b) of step j comes from byte 8 s + j of 16 sub-blocks with 8
 // bytes each.
@@ -211,7 +208,7 @@ static inline __m512i step_bytes(int step) {
 // Value i of a block lies in bits 2 (i % 4) of byte i / 4.
 template <>
 struct FastGroup<Q2_0> {
-    static constexpr bool exists = true;
+    static constexpr bool exists = true, in_registers = false;
     static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         const __m512i low = lanes(b + 2, b + 20, b + 38, b + 56).v, high = lanes(b + 74, b + 92, b + 110, b + 128).v;
         const __m512i windows = _mm512_set1_epi64(0x2624222006040200);
@@ -221,78 +218,6 @@ struct FastGroup<Q2_0> {
             _mm512_storeu_si512(codes + 64 * step, _mm512_and_si512(crumbs, _mm512_set1_epi8(3)));
         }
         strided_halves<18, 2>(b, scale);
-    }
-};
-
-// IQ3_S values are 2 v + 1 with v in 0 .. 7: an index's four v as nibbles of two bytes, in two tables of 512 bytes.
-struct Iq3Tables {
-    alignas(64) uint8_t first[512];
-    alignas(64) uint8_t second[512];
-    alignas(64) uint8_t value[64];       // v | sign << 3 -> code; four copies
-    alignas(64) uint8_t columns[64];     // 8 s + lane
-    alignas(64) uint8_t pairs[64];       // (first, second) bytes of two sub-blocks in every 8
-    alignas(64) uint8_t sign_windows[64];
-    alignas(64) uint8_t bit[64];         // 1 << lane
-    constexpr Iq3Tables() : first(), second(), value(), columns(), pairs(), sign_windows(), bit() {
-        for (int index = 0; index < 512; ++index) {
-            const unsigned char* grid = grid_iq3_s[index];
-            first[index] = static_cast<uint8_t>(grid[0] / 2 | grid[1] / 2 << 4);
-            second[index] = static_cast<uint8_t>(grid[2] / 2 | grid[3] / 2 << 4);
-        }
-        for (int i = 0; i < 64; ++i) {
-            const int magnitude = 2 * (i & 7) + 1;
-            value[i] = static_cast<uint8_t>(i & 8 ? IQ3_S::offset - magnitude : IQ3_S::offset + magnitude);
-            columns[i] = static_cast<uint8_t>(8 * (i % 16) + i / 16);
-            pairs[i] = static_cast<uint8_t>(i % 8 < 4 ? i / 8 * 2 + i % 8 / 2 + 64 * (i % 2) : 0);
-            sign_windows[i] = static_cast<uint8_t>((i % 8 / 4 * 32 + i % 4 + 61) % 64);  // the bit lands at 3
-            bit[i] = static_cast<uint8_t>(1 << i / 16);
-        }
-    }
-};
-static constexpr Iq3Tables iq3;
-
-static inline __m512i table_at(const uint8_t* table) { return _mm512_load_si512(table); }
-
-// table[index | high << 8] for 64 indices: a permute per 128 entries, each over the lanes whose index lies there.
-static inline __m512i look_up512(const uint8_t* table, __m512i index, __mmask64 high, __mmask64 top) {
-    const __mmask64 part[4] = {~high & ~top, ~high & top, high & ~top, high & top};
-    for (int k = 0; k < 4; ++k)
-        index = _mm512_mask2_permutex2var_epi8(table_at(table + 128 * k), index, part[k], table_at(table + 128 * k + 64));
-    return index;
-}
-
-template <>
-struct FastGroup<IQ3_S> {
-    static constexpr bool exists = true;
-    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
-        const uint8_t* c = b + IQ3_S::bytes;
-        const __m512i low = _mm512_loadu_si512(b + 2), high = _mm512_loadu_si512(c + 2);
-        const __m512i ninth = _mm512_broadcast_i32x4(
-            _mm_set_epi64x(static_cast<long long>(word8(c + 66)), static_cast<long long>(word8(b + 66))));
-        const __m512i signs = _mm512_inserti64x4(
-            _mm512_castsi256_si512(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(b + 74))),
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(c + 74)), 1);
-        const __m512i nibble_windows = _mm512_set1_epi64(0x1c1814100c080400), seven = _mm512_set1_epi8(7);
-        for (int half = 0; half < 2; ++half) {  // steps 4 half .. 4 half + 3: one per lane, sub-blocks along the lane
-            const __m512i columns = _mm512_add_epi8(table_at(iq3.columns), _mm512_set1_epi8(static_cast<char>(4 * half)));
-            const __m512i index = _mm512_permutex2var_epi8(low, columns, high);
-            const __m512i bit = half ? _mm512_slli_epi16(table_at(iq3.bit), 4) : table_at(iq3.bit);
-            const __mmask64 above = _mm512_test_epi8_mask(ninth, bit), top = _mm512_movepi8_mask(index);
-            const __m512i first = look_up512(iq3.first, index, above, top);
-            const __m512i second = look_up512(iq3.second, index, above, top);
-            for (int lane = 0; lane < 4; ++lane) {
-                const int step = 4 * half + lane;
-                const __m512i pairs = _mm512_add_epi8(table_at(iq3.pairs), _mm512_set1_epi8(static_cast<char>(16 * lane)));
-                const __m512i packed = _mm512_permutex2var_epi8(first, pairs, second);
-                const __m512i v = _mm512_multishift_epi64_epi8(nibble_windows, packed);
-                const __m512i windows =
-                    _mm512_add_epi8(table_at(iq3.sign_windows), _mm512_set1_epi8(static_cast<char>(4 * step)));
-                const __m512i sign = _mm512_multishift_epi64_epi8(windows, signs);
-                const __m512i key = _mm512_ternarylogic_epi64(v, sign, seven, 0xe4);  // seven ? v : sign
-                _mm512_storeu_si512(codes + 64 * step, _mm512_permutexvar_epi8(key, table_at(iq3.value)));
-            }
-        }
-        iq3_s_scales(b, scale);
     }
 };
 
