@@ -1,5 +1,6 @@
 // linear, experts, embed and activate over the pool's threads. Results never depend on the split into chunks: a chunk
 // owns whole output rows, and a row is computed by one thread from beginning to end.
+#include "products_prompt.h"
 #include "products_rows.h"
 
 namespace strata::STRATA_ISA {
@@ -40,6 +41,7 @@ int64_t chunk_rows(int64_t total, int threads) {
 }
 
 void linear(Context context, const LinearJob& job) {
+    if (job.rows > few_rows) return prompt_linear(context, job);
     Needs needs;
     int64_t total = 0;
     for (int i = 0; i < job.count; ++i) {
@@ -117,6 +119,7 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
 }
 
 void experts(Context context, const ExpertsJob& job) {
+    if (job.rows > few_rows) return prompt_experts(context, job);
     const int64_t pairs = job.rows * job.top_k;
     Needs outer, inner;
     for (int e = 0; e < job.count; ++e) {
