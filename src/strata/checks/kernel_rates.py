@@ -24,7 +24,7 @@ from strata.quant.formats import FORMATS
 SAMPLE_SECONDS = 0.02
 """A sample repeats its call until it lasted this long."""
 
-KERNELS = ("linear", "experts", "attention", "delta")
+KERNELS = ("read", "linear", "experts", "attention", "delta")
 BANKS = ("IQ3_S+IQ4_NL", "Q4_K+Q6_K")
 HEADS = ((32, 4, 128), (16, 2, 256))
 """Of Qwen3-30B-A3B, and of Qwen3-Next and Qwen3.5."""
@@ -130,7 +130,13 @@ def delta_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterat
         yield delta_case(ops, rows, choice.megabytes, rng)
 
 
+def no_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+    """Nothing beside the memory's rate, which is always measured."""
+    return iter(())
+
+
 CASES: dict[str, Callable[[CpuOps, Choice, np.random.Generator], Iterator[Case]]] = {
+    "read": no_cases,
     "linear": linear_cases,
     "experts": experts_cases,
     "attention": attention_cases,

@@ -1,0 +1,140 @@
+"""Writes the figures of docs/performance.md and its plot from benchmarks/results, so that none is typed by hand.
+
+    PYTHONPATH=src python benchmarks/report.py [--check]
+
+Reads peers.jsonl (compare_peers.py), kernels.jsonl (strata bench kernels --json) and sweep.jsonl (sweep.py); replaces
+what stands between `<!-- figures: NAME -->` and `<!-- end -->` in the page. --check writes nothing and exits 1 when the
+page or the plot differ from what the results give.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from compare_peers import read_lines, table
+from peers import ROOT
+from plot import Panel, svg
+
+Line = dict[str, Any]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE, PLOT = ROOT / "docs" / "performance.md", ROOT / "docs" / "performance.svg"
+PANELS = ("context", "layers", "experts per token", "rows")
+NONE = "Not measured yet.\n"
+
+
+def origin(lines: Iterable[Line]) -> str:
+    """Machine, threads and commits that the lines name."""
+    machines = dict.fromkeys(f"{x['machine']['cpu']}, {x['machine']['threads']} threads" for x in lines)
+    commits = dict.fromkeys(x["commit"] for x in lines if x["commit"])
+    return f"{'; '.join(machines)}; commit {', '.join(commits) or 'unknown'}.\n"
+
+
+def peers_section(lines: Sequence[Line]) -> str:
+    """Ours beside the peers."""
+    if not lines:
+        return NONE
+    counted = [x for x in lines if not x["disturbed"]]
+    return f"{origin(counted)}\n{table(lines)}"
+
+
+def kernels_section(lines: Sequence[Line]) -> str:
+    """Products: formats by rows; the other kernels one per line."""
+    if not lines:
+        return NONE
+    (read,) = {round(x["gb_per_second"], 1) for x in lines if x["kernel"] == "read"} or {None}
+    products = [x for x in lines if x["kernel"] == "linear"]
+    rows = sorted({x["rows"] for x in products})
+    parts = [f"{origin(lines)[:-2]}; a plain read gives {read} GB/s.\n"]
+    if products:
+        head = " | ".join(f"{n} row{'s' if n > 1 else ''}" for n in rows)
+        parts.append(f"| product | {head} |\n|---|{'---|' * len(rows)}")
+        for shape in dict.fromkeys(x["shape"] for x in products):
+            found = {x["rows"]: x for x in products if x["shape"] == shape}
+            cells = [product_cell(found[n]) if n in found else "-" for n in rows]
+            parts.append(f"| {shape} | {' | '.join(cells)} |")
+        parts.append("")
+    others = [x for x in lines if x["kernel"] not in ("read", "linear")]
+    if others:
+        parts.append("| kernel | on | rows | ms | GB/s | of the read |\n|---|---|---|---|---|---|")
+        parts += [
+            f"| {x['kernel']} | {x['shape']} | {x['rows']} | {x['milliseconds']['median']:.3f} |"
+            f" {x['gb_per_second']:.1f} | {x['share_of_read']:.0%} |"
+            for x in others
+        ]
+    return "\n".join(parts).rstrip("\n") + "\n"
+
+
+def product_cell(line: Line) -> str:
+    """GB/s and GMAC/s of one product."""
+    return f"{line['gb_per_second']:.1f} GB/s, {line['gmac_per_second']:.0f} GMAC/s"
+
+
+def panels_of(lines: Sequence[Line]) -> list[Panel]:
+    """A panel for each curve that was measured."""
+    found = []
+    for name in PANELS:
+        points = sorted((x for x in lines if x["sweep"] == name), key=lambda x: int(x["at"]))
+        if points:
+            cost = [1e3 * x["rows_per_step"] / x["tokens_per_second"]["median"] for x in points]
+            shares = [x["gb_per_second"] / x["read_gb_per_second"] for x in points]
+            found.append(Panel(name, [x["at"] for x in points], cost, shares))
+    return found
+
+
+def sweep_section(lines: Sequence[Line]) -> str:
+    """The curves as numbers."""
+    if not lines:
+        return NONE
+    parts = [origin(lines), "| over | at | ms per step | MB per step | GB/s | of the read |\n|---|---|---|---|---|---|"]
+    for name in PANELS:
+        for x in sorted((x for x in lines if x["sweep"] == name), key=lambda x: int(x["at"])):
+            moved = (x["bytes_per_step"] + x["state_bytes_per_step"]) / 1e6
+            step = 1e3 * x["rows_per_step"] / x["tokens_per_second"]["median"]
+            share = x["gb_per_second"] / x["read_gb_per_second"]
+            parts.append(f"| {name} | {x['at']} | {step:.2f} | {moved:.0f} | {x['gb_per_second']:.1f} | {share:.0%} |")
+    return "\n".join(parts) + "\n"
+
+
+def filled(page: str, sections: dict[str, str]) -> str:
+    """The page with every section's figures; ValueError when it has no place for one."""
+    for name, text in sections.items():
+        place = re.compile(rf"(<!-- figures: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
+        page, count = place.subn(rf"\g<1>{text.replace(chr(92), chr(92) * 2)}\g<2>", page)
+        if count != 1:
+            raise ValueError(f"the page has {count} places for the figures of {name}")
+    return page
+
+
+def written(page: str, results: Path) -> tuple[str, str]:
+    """(page, plot) of the results."""
+    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "kernels", "sweep")}
+    sections = {
+        "peers": peers_section(lines["peers"]),
+        "kernels": kernels_section(lines["kernels"]),
+        "sweep": sweep_section(lines["sweep"]),
+    }
+    caption = "solid: milliseconds per decode step; dashed: weights and state moved, by what a plain read gives"
+    return filled(page, sections), svg(panels_of(lines["sweep"]), caption)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    page, plot = written(PAGE.read_text(), RESULTS)
+    if options.check:
+        stale = [p.name for p, new in ((PAGE, page), (PLOT, plot)) if not p.is_file() or p.read_text() != new]
+        sys.stderr.write(f"stale: {', '.join(stale)}; run benchmarks/report.py\n" if stale else "")
+        return 1 if stale else 0
+    PAGE.write_text(page)
+    PLOT.write_text(plot)
+    sys.stdout.write(json.dumps({"page": str(PAGE), "plot": str(PLOT)}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
