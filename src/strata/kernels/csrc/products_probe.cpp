@@ -21,13 +21,15 @@ void read(Context context, const WeightView& weight, const float*, float* y) {
     const int64_t row_bytes = weight.cols / format.block * format.bytes;
     over_rows(context, weight.rows, [&](int64_t row) {
         const uint8_t* b = weight.data + row * row_bytes;
-        uint64_t sum = 0;
-        int64_t i = 0;
-        for (; i + 8 <= row_bytes; i += 8) {
-            uint64_t word;
-            memcpy(&word, b + i, 8);
-            sum ^= word;
+        // Eight independent words, so that the compiler reads with vectors.
+        uint64_t sums[8] = {};
+        for (int64_t i = 0; i + 64 <= row_bytes; i += 64) {
+            uint64_t words[8];
+            memcpy(words, b + i, 64);
+            for (int word = 0; word < 8; ++word) sums[word] ^= words[word];
         }
+        uint64_t sum = 0;
+        for (const uint64_t part : sums) sum ^= part;
         y[row] = static_cast<float>(sum & 0xffff);
     });
 }
