@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.layer_cases import every_way, native, same_bits
 from kernels.rational import add32, fma32, multiply32
-from strata.kernels.activate import naive
+from strata.kernels.activate import cpu, naive
 from strata.kernels.activate.naive import activate, exp, sigmoid, silu, softplus
+from strata.kernels.ops import Activation
 
 
 def grid(low: float, high: float) -> np.ndarray:
@@ -87,3 +89,20 @@ def test_activate_keeps_the_shape(kind: str) -> None:
     y = activate(kind, x)
     assert y.shape == x.shape and y.dtype == torch.float32
     assert np.array_equal(y.numpy(), naive.FUNCTIONS[kind](x.numpy()))
+
+
+def patterns(step: int) -> torch.Tensor:
+    """Every step-th float32 by its bits: subnormals, infinities and NaN among them."""
+    return torch.from_numpy(np.arange(0, 2**32, step, dtype=np.uint64).astype(np.uint32).view(np.float32))
+
+
+@pytest.mark.parametrize("kind", ["exp", "sigmoid", "silu", "softplus"])
+def test_cpp_gives_the_bits_on_values_of_every_size(kind: Activation) -> None:
+    x = torch.cat([patterns(99_991), torch.linspace(-110, 95, 20_001)])
+    every_way(lambda n: [cpu.activate(n, kind, x)], [activate(kind, x)])
+
+
+def test_one_unit_in_the_last_place_shows() -> None:
+    x = torch.linspace(-3, 3, 1000)
+    moved = torch.from_numpy(np.nextafter(x.numpy(), np.float32(np.inf)))
+    assert not same_bits(cpu.activate(native("avx2", 2), "silu", moved), activate("silu", x))

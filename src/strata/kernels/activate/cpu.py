@@ -1,4 +1,4 @@
-"""activate in C++ (csrc/activation.h)."""
+"""activate in C++ (csrc/layers_activate.cpp); bits as activate/naive.py."""
 
 import torch
 
@@ -7,7 +7,7 @@ from strata.kernels.native import Native, check
 from strata.kernels.ops import Activation
 
 CODES: dict[Activation, int] = {"silu": 0, "sigmoid": 1, "softplus": 2, "exp": 3}
-"""The extension's number of each function (products_compute.cpp, activate)."""
+"""The extension's number of each function (layers_activate.cpp)."""
 
 
 def activate(native: Native, kind: Activation, x: torch.Tensor) -> torch.Tensor:

@@ -77,7 +77,6 @@ struct ProductKernels {
     void (*linear)(Context, const LinearJob&);
     void (*experts)(Context, const ExpertsJob&);
     void (*embed)(Context, const WeightView&, const int64_t* ids, int64_t count, float* y);
-    void (*activate)(Context, int kind, const float* x, float* y, int64_t count);
     const Format* formats;  // [format_count]
 };
 STRATA_VARIANTS(ProductKernels, product_kernels)

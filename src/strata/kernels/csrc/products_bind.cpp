@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bind.h"
+#include "layers_activate.h"
 #include "native.h"
 #include "products.h"
 #include "products_probe.h"
@@ -147,8 +148,8 @@ void embed(Native& native, const std::vector<WeightTuple>& shards, uintptr_t ids
 
 void activate(Native& native, int kind, uintptr_t x, uintptr_t y, int64_t count) {
     native.run("activate", [=](Native& n) {
-        pick_product_kernels(n.isa())
-            .activate(n.context(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
+        pick_activate_kernels(n.isa())
+            .activate(n.pool(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
     });
 }
 

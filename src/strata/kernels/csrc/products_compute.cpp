@@ -1,4 +1,4 @@
-// linear, experts, embed and activate over the pool's threads. Results never depend on the split into chunks: a chunk
+// linear, experts and embed over the pool's threads. Results never depend on the split into chunks: a chunk
 // owns whole output rows, and a row is computed by one thread from beginning to end.
 #include "products_prompt.h"
 #include "products_rows.h"
@@ -173,26 +173,8 @@ void embed(Context context, const WeightView& weight, const int64_t* ids, int64_
     });
 }
 
-template <float (*function)(float)>
-void each(const float* x, float* y, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) y[i] = function(x[i]);
-}
-
-void activate(Context context, int kind, const float* x, float* y, int64_t count) {
-    constexpr int64_t per_chunk = 16384;
-    context.pool.parallel_for(static_cast<int>((count + per_chunk - 1) / per_chunk), [&](int chunk, int) {
-        const int64_t first = chunk * per_chunk, n = count - first < per_chunk ? count - first : per_chunk;
-        switch (kind) {
-            case 0: return each<silu>(x + first, y + first, n);
-            case 1: return each<sigmoid>(x + first, y + first, n);
-            case 2: return each<softplus>(x + first, y + first, n);
-            default: return each<shared_exp>(x + first, y + first, n);
-        }
-    });
-}
-
 }  // namespace
 
-constinit const ProductKernels product_kernels = {linear, experts, embed, activate, formats};
+constinit const ProductKernels product_kernels = {linear, experts, embed, formats};
 
 }  // namespace strata::STRATA_ISA
