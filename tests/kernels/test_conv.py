@@ -8,7 +8,7 @@ import torch
 from kernels.layer_cases import every_way, native, normal, rows_of, same_bits
 from strata.kernels.conv import cpu, naive
 
-CASES = [(1, 1, 1), (16, 4, 1), (100, 4, 3), (64, 2, 2), (193, 3, 1)]
+CASES = [(1, 1, 1), (16, 4, 1), (100, 4, 3), (64, 2, 2), (193, 3, 1), (555, 4, 1), (300, 5, 1)]
 """channels, taps, dilation"""
 
 

@@ -1,4 +1,4 @@
-"""causal_conv in C++ (csrc/layers_recurrent.cpp); bits as conv/naive.py."""
+"""causal_conv in C++ (csrc/layers_conv.cpp); bits as conv/naive.py."""
 
 import torch
 

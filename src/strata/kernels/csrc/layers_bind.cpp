@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "bind.h"
+#include "layers_conv.h"
+#include "layers_delta.h"
 #include "layers_norm.h"
-#include "layers_recurrent.h"
 #include "layers_small.h"
 #include "native.h"
 
@@ -54,7 +55,7 @@ void causal_conv(Native& native, uintptr_t x, uintptr_t weight, uintptr_t histor
     native.run("causal_conv", [=](Native& n) {
         check_segments(call.segments, num_segments, rows, slots);
         std::lock_guard<std::mutex> lock(n.busy());
-        pick_recurrent_kernels(n.isa()).conv(n.pool(), call, reserve(n, n.pool().threads() * taps * kConvChannels));
+        pick_conv_kernels(n.isa()).conv(n.pool(), call, reserve(n, n.pool().threads() * conv_floats(taps)));
     });
 }
 
@@ -67,7 +68,7 @@ void delta_rule(Native& native, uintptr_t qkv, uintptr_t beta, uintptr_t decay, 
     native.run("delta_rule", [=](Native& n) {
         check_segments(call.segments, num_segments, rows, slots);
         std::lock_guard<std::mutex> lock(n.busy());
-        pick_recurrent_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim)));
+        pick_delta_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim)));
     });
 }
 

@@ -1,4 +1,4 @@
-"""delta_rule in C++ (csrc/layers_recurrent.cpp); bits as delta_rule/naive.py."""
+"""delta_rule in C++ (csrc/layers_delta.cpp); bits as delta_rule/naive.py."""
 
 import math
 
