@@ -1,5 +1,6 @@
 """route: against torch's float64 softmax and topk, and C++ against the specification bit for bit."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +25,13 @@ def test_ties_go_to_the_lower_id() -> None:
     expected = naive.route(logits, 4, True)
     assert expected[0].tolist() == [[1, 3, 0, 2], [0, 1, 2, 3]]
     every_way(lambda n: cpu.route(n, logits, 4, True), expected)
+
+
+def test_many_equal_logits_keep_their_order() -> None:
+    logits = torch.from_numpy(np.random.default_rng(3).integers(0, 4, (30, 77)).astype(np.float32))
+    expected = naive.route(logits, 12, False)
+    assert (expected[0][:, 1:] < expected[0][:, :-1]).any() and (expected[0][:, 1:] > expected[0][:, :-1]).any()
+    every_way(lambda n: cpu.route(n, logits, 12, False), expected)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])

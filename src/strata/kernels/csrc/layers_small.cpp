@@ -1,34 +1,55 @@
 #include "layers_small.h"
 
-#include "layers_simd.h"
-// After layers_simd.h, whose STRATA_INLINE it uses.
-#include "activation.h"
+#include "layers_activation.h"
 
 namespace strata::STRATA_ISA {
 namespace {
 
+// Bit l is set where p[l] > limit, for W values.
+STRATA_INLINE uint32_t above(const float* p, float limit) {
+#if defined(STRATA_AVX512)
+    return _mm512_cmp_ps_mask(vload(p), vset(limit), _CMP_GT_OQ);
+#elif defined(STRATA_AVX2)
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(vload(p), vset(limit), _CMP_GT_OQ)));
+#else
+    uint32_t bits = 0;
+    for (int l = 0; l < W; ++l) bits |= static_cast<uint32_t>(p[l] > limit) << l;
+    return bits;
+#endif
+}
+
+// Puts a value behind those that are not smaller: best[0 .. place - 1] are in use.
+STRATA_INLINE void insert(float value, int64_t id, int64_t place, int32_t* ids, float* best) {
+    for (; place > 0 && value > best[place - 1]; --place) {
+        best[place] = best[place - 1];
+        ids[place] = ids[place - 1];
+    }
+    best[place] = value;
+    ids[place] = static_cast<int32_t>(id);
+}
+
 // The k largest of p, the largest first, ties by the lower index; a NaN ranks below every number.
 void top_of(const float* p, int64_t n, int64_t k, int32_t* ids, float* best) {
-    int64_t used = 0;
-    for (int64_t i = 0; i < n; ++i) {
-        const float value = p[i] != p[i] ? -1.0f : p[i];
-        if (used == k && !(value > best[k - 1])) continue;
-        int64_t place = used < k ? used++ : k - 1;
-        for (; place > 0 && value > best[place - 1]; --place) {
-            best[place] = best[place - 1];
-            ids[place] = ids[place - 1];
+    int64_t i = 0;
+    for (; i < k; ++i) insert(p[i] != p[i] ? -1.0f : p[i], i, i, ids, best);
+    for (; i + W <= n; i += W)
+        for (uint32_t left = above(p + i, best[k - 1]); left; left &= left - 1) {
+            const int64_t at = i + __builtin_ctz(left);
+            if (p[at] > best[k - 1]) insert(p[at], at, k - 1, ids, best);
         }
-        best[place] = value;
-        ids[place] = static_cast<int32_t>(i);
-    }
+    for (; i < n; ++i)
+        if (p[i] > best[k - 1]) insert(p[i], i, k - 1, ids, best);
 }
 
 void route_row(const float* logits, int32_t* ids, float* weights, int64_t experts, int64_t top_k, bool renormalise,
                float* p) {
     const float top = largest(logits, experts);
-    for (int64_t i = 0; i < experts; ++i) p[i] = shared_exp(logits[i] - top);
+    int64_t i = 0;
+    for (; i + W <= experts; i += W) vstore(p + i, vexp(vsub(vload(logits + i), vset(top))));
+    for (; i < experts; ++i) p[i] = shared_exp(logits[i] - top);
     const float total = lane_sum(p, experts);
-    for (int64_t i = 0; i < experts; ++i) p[i] = p[i] / total;
+    for (i = 0; i + W <= experts; i += W) vstore(p + i, vdiv(vload(p + i), vset(total)));
+    for (; i < experts; ++i) p[i] = p[i] / total;
     top_of(p, experts, top_k, ids, weights);
     for (int64_t k = 0; k < top_k; ++k) weights[k] = p[ids[k]];
     if (!renormalise) return;
@@ -66,16 +87,21 @@ STRATA_INLINE void over_pieces(Pool& pool, int64_t rows, int64_t hidden, int64_t
 void stream_mix(Pool& pool, const float* gate, const float* x, float* y, int64_t rows, int64_t streams, int64_t hidden) {
     const float count = static_cast<float>(streams);
     over_pieces(pool, rows, hidden, rows * streams * hidden * 4, [=](int64_t t, int64_t first, int64_t end) {
-        float* __restrict out = y + t * hidden;
-        for (int64_t s = 0; s < streams; ++s) {
-            const float* g = gate + (t * streams + s) * hidden;
-            const float* in = x + (t * streams + s) * hidden;
-            if (s == 0)
-                for (int64_t i = first; i < end; ++i) out[i] = sigmoid(g[i]) * in[i];
-            else
-                for (int64_t i = first; i < end; ++i) out[i] = out[i] + sigmoid(g[i]) * in[i];
+        const float* g = gate + t * streams * hidden;
+        const float* in = x + t * streams * hidden;
+        float* out = y + t * hidden;
+        int64_t i = first;
+        for (; i + W <= end; i += W) {
+            V sum = vmul(vsigmoid(vload(g + i)), vload(in + i));
+            for (int64_t s = 1; s < streams; ++s)
+                sum = vadd(sum, vmul(vsigmoid(vload(g + s * hidden + i)), vload(in + s * hidden + i)));
+            vstore(out + i, vdiv(sum, vset(count)));
         }
-        for (int64_t i = first; i < end; ++i) out[i] = out[i] / count;
+        for (; i < end; ++i) {
+            float sum = sigmoid(g[i]) * in[i];
+            for (int64_t s = 1; s < streams; ++s) sum = sum + sigmoid(g[s * hidden + i]) * in[s * hidden + i];
+            out[i] = sum / count;
+        }
     });
 }
 
