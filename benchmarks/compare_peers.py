@@ -17,16 +17,16 @@ import argparse
 import datetime
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from peers import ROOT, TESTS, Engine, Figure, Ik, Llama, Ours, Run, environment_of, figure_of
+from child import watched
+from peers import ROOT, TESTS, Engine, Figure, Ik, Llama, Ours, Run, figure_of
 
-from strata.checks.company import DISTURBED, Company
+from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, processor
 
 Line = dict[str, Any]
@@ -46,29 +46,24 @@ def counted(lines: Iterable[Line], engine: str, model: str, test: str) -> list[L
     return [x for x in lines if (x["engine"], x["model"], x["test"]) == wanted and not x["disturbed"]]
 
 
-def measure(engine: Engine, run: Run, company: float, timeout: float) -> Line | None:
+def measure(engine: Engine, run: Run, through: Sequence[str], company: float) -> Line | None:
     """One line; None when the engine has no such test. RuntimeError when its process fails."""
     command = engine.command(run)
     if command is None:
         return None
-    watch, started = Company(), time.perf_counter()
-    done = subprocess.run(
-        command, env=environment_of(engine), capture_output=True, text=True, timeout=timeout, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    share = watch.share()
+    done = watched(command, through)
+    share = done.company
     return {
         "bench": "peers",
         "engine": engine.name,
         "model": run.model.name,
         "model_bytes": run.model.stat().st_size,
         "test": run.test.name,
-        "rates": engine.rates(run, done.stdout),
+        "rates": engine.rates(run, done.out),
         "command": [Path(command[0]).name, *command[1:]],
         "machine": {"cpu": processor(), "threads": run.threads},
         "commit": commit(engine.checkout / "src" / "strata") if isinstance(engine, Ours) else None,
-        "wall_seconds": round(time.perf_counter() - started, 2),
+        "wall_seconds": done.wall_seconds,
         "company": share if share is None else round(share, 4),
         "disturbed": share is not None and share > company,
         "at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -96,7 +91,7 @@ def compare(options: argparse.Namespace, engines: Sequence[Engine], lines: list[
             tries += 1
             if deadline is not None and time.perf_counter() + expected(lines, engine, run) > deadline:
                 return False
-            line = measure(engine, run, options.company, options.timeout)
+            line = measure(engine, run, options.through.split(), options.company)
             if line is None:
                 break
             lines.append(line)
@@ -150,7 +145,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=2, help="repetitions of a process")
     parser.add_argument("--seconds", type=float, help="start nothing that would end later than this")
-    parser.add_argument("--timeout", type=float, default=900.0, help="of one process")
+    parser.add_argument("--through", default="", help="a command that starts every process, e.g. in a quiet moment")
     parser.add_argument(
         "--company", type=float, default=DISTURBED, help="the largest share of other processes that counts"
     )

@@ -1,7 +1,6 @@
 """The engines that compare_peers.py runs: their commands, and how their output is read."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,13 +67,14 @@ class Engine(Protocol):
         """The command line; None when this engine has no such test here."""
         ...
 
-    def environment(self) -> Mapping[str, str]:
-        """What the command's environment gets on top."""
-        ...
-
     def rates(self, run: Run, output: str) -> list[float]:
         """Tokens per second of every repetition; ValueError when the output lacks them."""
         ...
+
+
+def strata(checkout: Path) -> list[str]:
+    """The `strata` command of a checkout."""
+    return ["env", f"PYTHONPATH={checkout / 'src'}", sys.executable, "-m", "strata"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,6 @@ class Llama:
         if run.test.kind == "prompt":
             return [*words, "-p", str(run.test.size), "-n", "0"]
         return [*words, "-p", "0", "-n", str(DECODE_TOKENS), "-d", str(run.test.size)]
-
-    def environment(self) -> Mapping[str, str]:
-        """See Engine."""
-        return {}
 
     def rates(self, run: Run, output: str) -> list[float]:
         """See Engine."""
@@ -127,10 +123,6 @@ class Ik:
             return [*words, "-p", "0", "-n", "0", "-gp", f"{run.test.size},{DECODE_TOKENS}"]
         return [*words, "-p", "0", "-n", str(DECODE_TOKENS)]
 
-    def environment(self) -> Mapping[str, str]:
-        """See Engine."""
-        return {}
-
     def rates(self, run: Run, output: str) -> list[float]:
         """See Engine."""
         if run.test.kind == "slots":
@@ -150,17 +142,13 @@ class Ours:
     def command(self, run: Run) -> list[str] | None:
         """See Engine."""
         kind, size = run.test.kind, run.test.size
-        words = [sys.executable, "-m", "strata", "bench", "prompt" if kind == "prompt" else "decode", str(run.model)]
+        words = [*strata(self.checkout), "bench", "prompt" if kind == "prompt" else "decode", str(run.model)]
         words += ["--threads", str(run.threads), "--repeat", str(run.repeats), "--drawn", "--json", *self.flags]
         if kind == "prompt":
             return [*words, "--context", str(size)]
         if kind == "slots":
             return [*words, "--context", str(SLOTS_PROMPT), "--tokens", str(DECODE_TOKENS), "--slots", str(size)]
         return [*words, "--context", str(size), "--tokens", str(DECODE_TOKENS)]
-
-    def environment(self) -> Mapping[str, str]:
-        """See Engine."""
-        return {"PYTHONPATH": str(self.checkout / "src")}
 
     def rates(self, run: Run, output: str) -> list[float]:
         """See Engine."""
@@ -190,8 +178,3 @@ def batched_rates(slots: int, output: str) -> list[float]:
             if line.get("pl") == slots:
                 return [float(line["speed_tg"])]
     raise ValueError(f"no line of {slots} sequences in {output[-200:]!r}")
-
-
-def environment_of(engine: Engine) -> dict[str, str]:
-    """This process's environment with the engine's additions."""
-    return {**os.environ, **engine.environment()}

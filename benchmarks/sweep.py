@@ -10,15 +10,14 @@ models (up to 2 GB each); a model is written when its point is measured.
 
 import argparse
 import json
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from peers import ROOT, Ours, environment_of
+from child import watched
+from peers import ROOT, strata
 
 from strata.checks.company import DISTURBED
 from strata.convert.shapes import REAL, Shape
@@ -73,23 +72,20 @@ def model_of(point: Point, folder: Path) -> Path:
     return path
 
 
-def child(words: Sequence[str], checkout: Path) -> list[Line]:
-    """What `strata bench` prints."""
-    command = [sys.executable, "-m", "strata", "bench", *words, "--json"]
-    done = subprocess.run(command, env=environment_of(Ours(checkout)), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr[-2000:]}")
-    return [json.loads(text) for text in done.stdout.splitlines()]
-
-
-def measure(point: Point, options: argparse.Namespace) -> Line:
-    """One point, with the memory's rate measured just before."""
+def measure(point: Point, options: argparse.Namespace) -> tuple[Line, bool]:
+    """One point with the memory's rate measured beside it, and whether nothing disturbed it."""
     model = model_of(point, options.folder)
-    threads = ["--threads", str(options.threads)]
-    (read,) = child(["kernels", "--only", "read", *threads], options.ours)
+    shared = ["--threads", str(options.threads), "--json"]
     words = ["decode", str(model), "--context", str(point.context), "--slots", str(point.slots), "--tokens", "32"]
-    (line,) = child([*words, "--repeat", str(options.repeat), "--drawn", *threads], options.ours)
-    return {"sweep": point.over, "at": point.at, "read_gb_per_second": read["gb_per_second"], **line}
+    words += ["--repeat", str(options.repeat), "--drawn"]
+    runs = [
+        watched([*strata(options.ours), "bench", *each, *shared], options.through.split())
+        for each in (["kernels", "--only", "read"], words)
+    ]
+    read, line = (json.loads(run.out) for run in runs)
+    shares = [run.company for run in runs if run.company is not None]
+    line = {"sweep": point.over, "at": point.at, "read_gb_per_second": read["gb_per_second"], **line}
+    return line, max(shares, default=0.0) <= options.company
 
 
 def run(options: argparse.Namespace, lines: list[Line]) -> bool:
@@ -104,16 +100,14 @@ def run(options: argparse.Namespace, lines: list[Line]) -> bool:
             before = time.perf_counter()
             if options.seconds and before - started + longest > options.seconds:
                 return False
-            line = measure(point, options)
+            line, alone = measure(point, options)
             longest = max(longest, time.perf_counter() - before)
-            company = line["company"]
-            disturbed = company is not None and company > options.company
             sys.stderr.write(
                 f"{point.over:18} {point.at:6} {line['tokens_per_second']['median']:8.2f} tok/s"
                 f" {line['gb_per_second']:6.1f} of {line['read_gb_per_second']:.1f} GB/s"
-                f"{'  (disturbed)' if disturbed else ''}\n"
+                f"{'' if alone else '  (disturbed)'}\n"
             )
-            if not disturbed:
+            if alone:
                 lines.append(line)
                 with options.out.open("a") as out:
                     out.write(json.dumps(line) + "\n")
@@ -127,6 +121,7 @@ def main() -> int:
     parser.add_argument("--ours", type=Path, default=ROOT, help="a checkout; default: this one")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--through", default="", help="a command that starts every process, e.g. in a quiet moment")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--company", type=float, default=DISTURBED)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "sweep.jsonl")

@@ -2,9 +2,11 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import compare_peers
 import pytest
+from child import watched
 from compare_peers import compare, parsed, read_lines, table
 from peers import Figure, Ik, Llama, Ours, Run, figure_of
 
@@ -74,9 +76,6 @@ class Fake:
     def command(self, run):
         return [sys.executable, "-c", f"{self.code}; print({self.rate})"]
 
-    def environment(self):
-        return {}
-
     def rates(self, run, output):
         return [float(output)] * run.repeats
 
@@ -120,7 +119,7 @@ def test_nothing_is_started_that_would_end_too_late(options):
 
 def test_disturbed_runs_are_repeated_and_never_counted(options, monkeypatch):
     shares = iter([0.5, 0.0, 0.5, 0.5, 0.5, 0.01])
-    monkeypatch.setattr(compare_peers.Company, "share", lambda self: next(shares))
+    monkeypatch.setattr(compare_peers, "watched", lambda *words: replace(watched(*words), company=next(shares)))
     lines = []
     compare(options("--company", "0.03", "--rounds", "1"), ENGINES, lines)
     assert [(x["engine"], x["disturbed"]) for x in lines] == [
@@ -135,3 +134,21 @@ def test_disturbed_runs_are_repeated_and_never_counted(options, monkeypatch):
 def test_an_engine_that_fails_says_why(options):
     with pytest.raises(RuntimeError, match=r"exit code 1[\s\S]*ZeroDivisionError"):
         compare(options(), [Fake("strata", 1.0, "1/0")], [])
+
+
+def test_a_process_is_started_through_another_command(options, tmp_path):
+    mark = tmp_path / "mark"
+    (tmp_path / "wait").write_text(f'touch {mark}; exec "$@"')
+    lines = []
+    assert compare(options("--through", f"sh {tmp_path / 'wait'}", "--rounds", "1"), ENGINES[:1], lines)
+    assert mark.is_file() and lines[0]["rates"] == [12.0, 12.0] and lines[0]["command"][0].startswith("python")
+
+
+def test_a_watched_process_tells_its_output_time_and_company():
+    done = watched([sys.executable, "-c", "import sys; print(7); sys.stderr.write('x')"], [])
+    assert (done.code, done.out, done.err) == (0, "7\n", "x") and done.wall_seconds > 0
+    assert done.company is None or 0 <= done.company <= 1
+    with pytest.raises(RuntimeError, match="exit code 3"):
+        watched([sys.executable, "-c", "exit(3)"], [])
+    with pytest.raises(RuntimeError, match="exit code 5"):
+        watched([sys.executable, "-c", "0"], ["sh", "-c", "exit 5"])

@@ -35,14 +35,15 @@ def children(monkeypatch):
 
 
 def test_sides_take_turns_with_their_own_flags(children, capsys):
-    commands = children(lambda command: (0, 10.0 if "1" in command else 20.0, 0.0))
+    commands = children(lambda command: (0, 10.0 if command[-1] == "1" else 20.0, 0.0))
     words = ["bench", "ab", "m.gguf", "--a", "--threads 1", "--b", "--threads 2", "--both", "--context 0"]
+    words += ["--through", "wait 1"]
     assert run([*words, "--rounds", "5", "--repeat", "3"], {"STRATA_ISA": "portable"}) == 0
-    tails = [" ".join(command[3:]) for command, _ in commands]
-    assert tails[:2] * 5 == tails
+    tails = [" ".join(command[5:]) for command, _ in commands]
+    assert tails[:2] * 5 == tails and commands[0][0][:2] == ["wait", "1"]
     assert tails[0] == "bench decode m.gguf --context 0 --repeat 3 --json --threads 1"
     assert tails[1].endswith("--threads 2")
-    assert commands[0][1]["STRATA_ISA"] == "portable" and commands[0][0][0] == sys.executable
+    assert commands[0][1]["STRATA_ISA"] == "portable" and commands[0][0][2] == sys.executable
     a, b, verdict = capsys.readouterr().out.splitlines()
     assert a.startswith("A 10.00 tok/s (from 10.00 to 10.00)") and b.startswith("B 20.00 tok/s")
     assert verdict.startswith("B / A = 2.000 (rounds from 2.000 to 2.000): B is faster")
@@ -98,5 +99,5 @@ def test_one_real_child(tmp_path):
     side = bench_ab.Side("a", ("--threads", "1"), bench_ab.HERE)
     path = str(path_of("qwen3_moe", "gguf"))
     words = ["bench", "decode", path, "--context", "0", "--tokens", "2", "--repeat", "1", "--json"]
-    line = bench_ab.run(side, words, {})
+    line = bench_ab.run(side, ["env"], words, {})
     assert bench_ab.rate_of(line) > 0 and line["machine"]["threads"] == 1

@@ -46,6 +46,9 @@ def ab(
     both: Annotated[str, typer.Option("--both", metavar="FLAGS", help="Flags of both sides.")] = "",
     rounds: Annotated[int, typer.Option("--rounds", min=LEAST_ROUNDS, help="Runs of each side, in turn.")] = 7,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Repetitions of a run; its median counts.")] = 2,
+    through: Annotated[
+        str, typer.Option("--through", metavar="CMD", help="Starts every run, e.g. in a quiet moment.")
+    ] = "",
     json_: Json = False,
 ) -> None:
     """Two settings or two builds in turn (A B A B ...), a process each: medians, their ratio, whether they differ.
@@ -63,7 +66,7 @@ def ab(
     found: dict[str, list[dict[str, object]]] = {"a": [], "b": []}
     for turn in range(rounds):
         for side in sides:
-            line = undisturbed(side, common, context.obj)
+            line = undisturbed(side, [*shlex.split(through)], common, context.obj)
             found[side.name].append(line)
             note(f"{turn + 1} of {rounds}: {side.name.upper()} {rate_of(line):.2f} tok/s")
     rates = {name: tuple(map(rate_of, lines)) for name, lines in found.items()}
@@ -90,10 +93,12 @@ def checkout_of(flag: str, folder: Path | None) -> Path:
     return checkout
 
 
-def undisturbed(side: Side, common: Sequence[str], environ: Mapping[str, str]) -> dict[str, object]:
+def undisturbed(
+    side: Side, through: Sequence[str], common: Sequence[str], environ: Mapping[str, str]
+) -> dict[str, object]:
     """One run, repeated while other processes disturb it; the last one counts whatever happens."""
     for _ in range(MOST_TRIES):
-        line = run(side, common, environ)
+        line = run(side, through, common, environ)
         company = line.get("company")
         if not isinstance(company, float) or company <= DISTURBED:
             break
@@ -101,9 +106,9 @@ def undisturbed(side: Side, common: Sequence[str], environ: Mapping[str, str]) -
     return line
 
 
-def run(side: Side, common: Sequence[str], environ: Mapping[str, str]) -> dict[str, object]:
-    """One child process: the JSON line it printed. StrataError when it failed."""
-    command = [sys.executable, "-m", "strata", *common, *side.flags]
+def run(side: Side, through: Sequence[str], common: Sequence[str], environ: Mapping[str, str]) -> dict[str, object]:
+    """One child process, started by the command `through`: the JSON line it printed. StrataError when it failed."""
+    command = [*through, sys.executable, "-m", "strata", *common, *side.flags]
     environment = {**environ, "PYTHONPATH": str(side.checkout / "src")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
