@@ -54,7 +54,7 @@ def by_hand(runner, prompt, params, count):
         sequence = (*prompt, *tokens)
         logits = runner.forward([Window(3, 0, sequence, 1)])
         runner.states.commit(3, len(sequence), runner.ops)
-        tokens.append(sample(logits[0], params, len(sequence), counts).token)
+        tokens.append(sample(logits[0], params, len(sequence), counts, runner.choose).token)
         counts.append(tokens[-1])
     return tokens
 

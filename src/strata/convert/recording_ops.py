@@ -180,3 +180,9 @@ class RecordingOps:
     def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.spread."""
         return self.inner.spread(weights, x)
+
+    def choose(
+        self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int:
+        """See Ops.choose."""
+        return self.inner.choose(logits, temperature, top_k, top_p, min_p, uniform)

@@ -152,6 +152,19 @@ def delta_rates(
 ) -> None: ...
 def spread(native: Native, weights: int, x: int, out: int, rows: int, streams: int, hidden: int, /) -> None: ...
 
+# The choice of a token (csrc/choose_bind.cpp).
+def choose(
+    native: Native,
+    logits: int,
+    count: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    min_p: float,
+    uniform: float,
+    /,
+) -> int: ...
+
 # Copies, positions and hashes (csrc/rows_bind.cpp).
 # A view is (address, sizes of its last three axes, strides of all four).
 View = tuple[int, list[int], list[int]]

@@ -7,6 +7,7 @@ import torch
 from strata.kernels.activate import cpu as activate_cpu
 from strata.kernels.attention import cpu as attention_cpu
 from strata.kernels.cache import cpu as cache_cpu
+from strata.kernels.choose import cpu as choose_cpu
 from strata.kernels.conv import cpu as conv_cpu
 from strata.kernels.delta_rule import cpu as delta_rule_cpu
 from strata.kernels.elementwise import cpu as elementwise_cpu
@@ -177,3 +178,9 @@ class CpuOps:
     def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.spread."""
         return elementwise_cpu.spread(self.native, weights, x)
+
+    def choose(
+        self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int:
+        """See Ops.choose."""
+        return choose_cpu.choose(self.native, logits, temperature, top_k, top_p, min_p, uniform)

@@ -7,6 +7,7 @@ import torch
 from strata.kernels.activate import naive as activate_naive
 from strata.kernels.attention import naive as attention_naive
 from strata.kernels.cache import naive as cache_naive
+from strata.kernels.choose import naive as choose_naive
 from strata.kernels.conv import naive as conv_naive
 from strata.kernels.delta_rule import naive as delta_rule_naive
 from strata.kernels.elementwise import naive as elementwise_naive
@@ -173,3 +174,9 @@ class NaiveOps:
     def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.spread."""
         return elementwise_naive.spread(weights, x)
+
+    def choose(
+        self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int:
+        """See Ops.choose."""
+        return choose_naive.choose(logits, temperature, top_k, top_p, min_p, uniform)

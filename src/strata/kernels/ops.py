@@ -220,3 +220,13 @@ class Ops(Protocol):
     def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """weights_s * x for every stream: weights [T, n], x [T, H] -> [T, n * H]."""
         ...
+
+    def choose(
+        self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int:
+        """A token of one row at a temperature, for `uniform` in [0, 1): logits float32 [V], finite or -inf -> its id.
+
+        top_k 0 and top_p 1 and min_p 0 keep all. It runs at once and is never part of a recorded program. ValueError
+        when no logit is finite or one is NaN or +inf.
+        """
+        ...

@@ -133,12 +133,24 @@ class CpuRunner:
         drawn: list[Drawn] = []
         for i, row in enumerate(logits):
             position = window.end - window.score + i + 1
-            token = sample(row, seat.params, position, seat.counts)
+            token = sample(row, seat.params, position, seat.counts, self.choose)
             seat.counts.append(token.token)
             drawn.append(Drawn(token.token, token.logprob, token.top))
             if i < len(drafts) and not accepted(drafts[i : i + 1], [token.token]):
                 break
         return tuple(drawn)
+
+    def choose(
+        self,
+        logits: npt.NDArray[np.float32],
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        uniform: float,
+    ) -> int:
+        """See `sampling.sample.Choose`."""
+        return self.ops.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
 
     def status(self) -> Mapping[str, object]:
         """See `Runner.status`."""

@@ -36,10 +36,9 @@ class SamplingParams:
     """Alternatives to report per token; -1 = none at all, 0 = only the chosen token's."""
 
     @property
-    def greedy_as_is(self) -> bool:
-        """Whether the largest logit is the token and nothing else is asked for."""
-        neutral = self.repeat_penalty == 1.0 and not (self.presence_penalty or self.frequency_penalty)
-        return self.temperature == 0 and self.logprobs < 0 and neutral and not self.logit_bias
+    def neutral(self) -> bool:
+        """Whether neither a penalty nor a bias changes the logits."""
+        return self.repeat_penalty == 1.0 and not (self.presence_penalty or self.frequency_penalty or self.logit_bias)
 
     def __post_init__(self) -> None:
         _within("temperature", self.temperature, 0.0, 100.0)

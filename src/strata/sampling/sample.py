@@ -1,21 +1,17 @@
-"""One row of logits to one token. This is the specification that a device-side sampler has to equal.
+"""One row of logits to one token.
 
-In order, all in float64:
+In order, float32 with one rounding for each step:
 1. repeat penalty on every token of prompt or answer, presence and frequency penalty on the answer's, then the bias;
-2. temperature 0: the largest logit, the lower id on ties, and nothing below applies;
-3. division by the temperature;
-4. top-k: the k largest, lower ids first among equals;
-5. top-p: of what is left, renormalised, the shortest run of likeliest tokens (equals: lower id first) whose
-   probabilities reach top_p, at least one;
-6. min-p: of what is left, those with at least min_p times the largest probability;
-7. the draw: with u = uniform(seed, position), the first token **in increasing id** whose cumulated weight exceeds
-   u times the whole weight. The id order needs no sort, so a device can do it with a prefix sum.
+2. temperature 0 (or one that float32 cannot hold): the largest logit, the lower id on ties, and nothing below applies;
+3. top-k, top-p, min-p and the draw by `Choose` (kernels/choose/naive.py is its specification), with
+   u = uniform(seed, position).
 
-Reported log-probabilities are of the untouched logits, as OpenAI's interface defines them.
+Reported log-probabilities are of the untouched logits in float64, as OpenAI's interface defines them.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +21,15 @@ from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.philox import uniform
 
-_HEAD = 1024
-"""Largest weights that top-p sorts first; eight times as many until they reach top_p."""
+Row = NDArray[np.float32]
+
+
+class Choose(Protocol):
+    """A token of logits [V] at a temperature above 0, for `uniform` in [0, 1); the operation `choose` of kernels."""
+
+    def __call__(
+        self, logits: Row, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,122 +41,65 @@ class Draw:
     top: tuple[tuple[int, float], ...] = ()
 
 
-def sample(logits: NDArray[np.float32], params: SamplingParams, position: int, history: TokenCounts) -> Draw:
+def sample(logits: Row, params: SamplingParams, position: int, history: TokenCounts, choose: Choose) -> Draw:
     """The token at absolute `position` of the sequence; logits [V] are not changed.
 
     EngineError when a logit is NaN or +inf, or none is finite; RequestError when a biased token is not in [0, V).
     """
-    if params.greedy_as_is:
-        token = int(np.argmax(logits))  # the first NaN, if there is one
-        if math.isfinite(logits[token]):
-            return Draw(token)
-    _check(logits, position)
-    values = _adjusted(logits, params, history)
-    token = int(np.argmax(values)) if params.temperature == 0 else _drawn(values, params, position)
-    if params.logprobs < 0:
-        return Draw(token)
+    values = adjusted(logits, params, history)
+    largest = int(np.argmax(values))  # the first NaN, if there is one
+    if not math.isfinite(values[largest]):
+        raise no_choice(logits, position)
+    if np.float32(params.temperature) == 0:
+        token = largest
+    else:
+        mark = uniform(params.seed, position)
+        token = choose(values, params.temperature, params.top_k, params.top_p, params.min_p, mark)
+    return Draw(token) if params.logprobs < 0 else reported(logits, token, params.logprobs)
+
+
+def reported(logits: Row, token: int, count: int) -> Draw:
+    """The draw with its log-probability and those of the `count` likeliest tokens."""
     raw = logits.astype(np.float64)
     peak = float(raw.max())
     total = peak + math.log(float(np.exp(raw - peak).sum()))
-    top = tuple((int(i), float(raw[i]) - total) for i in _largest(raw, params.logprobs))
+    top = tuple((int(i), float(raw[i]) - total) for i in likeliest(raw, count))
     return Draw(token, float(raw[token]) - total, top)
 
 
-def kept(
-    logits: NDArray[np.float32], params: SamplingParams, history: TokenCounts
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(ids in increasing order, their probabilities): what a draw at this temperature chooses from."""
-    ids, weights = _truncated(_adjusted(logits, params, history), params)
-    return ids, weights / weights.sum()
-
-
-def _check(logits: NDArray[np.float32], position: int) -> None:
-    peak = float(logits.max(initial=-math.inf))  # NaN anywhere makes it NaN
-    if math.isfinite(peak):
-        return
+def no_choice(logits: Row, position: int) -> EngineError:
+    """Says which logit leaves no choice."""
     count = logits.shape[0]
-    if math.isnan(peak) or peak > 0:
-        first = int(np.flatnonzero(~(logits < math.inf))[0])
-        raise EngineError(f"logits at position {position}: token {first} of {count} has {logits[first]}")
-    raise EngineError(f"logits at position {position}: all {count} are -inf, no token can be drawn")
+    bad = np.flatnonzero(~(logits < math.inf))
+    if len(bad):
+        return EngineError(f"logits at position {position}: token {bad[0]} of {count} has {logits[bad[0]]}")
+    return EngineError(f"logits at position {position}: all {count} are -inf, no token can be drawn")
 
 
-def _adjusted(logits: NDArray[np.float32], params: SamplingParams, history: TokenCounts) -> NDArray[np.float64]:
-    """The logits after penalties and bias, in float64."""
-    values = logits.astype(np.float64)
+def adjusted(logits: Row, params: SamplingParams, history: TokenCounts) -> Row:
+    """The logits after penalties and bias; the same array when there are none."""
+    if params.neutral:
+        return logits
+    values = logits.copy()
     if params.repeat_penalty != 1.0:
         ids = history.seen()
-        seen = values[ids]
-        values[ids] = np.where(seen > 0, seen / params.repeat_penalty, seen * params.repeat_penalty)
+        seen, by = values[ids], np.float32(params.repeat_penalty)
+        values[ids] = np.where(seen > 0, seen / by, seen * by)
     if params.presence_penalty or params.frequency_penalty:
         ids, counts = history.answered()
-        values[ids] -= params.presence_penalty + params.frequency_penalty * counts
+        values[ids] -= (params.presence_penalty + params.frequency_penalty * counts).astype(np.float32)
     for token, bias in params.logit_bias:
         if not 0 <= token < values.shape[0]:
             raise RequestError(f"logit_bias: token {token} is not in 0 to {values.shape[0] - 1}", param="logit_bias")
-        values[token] += bias
+        values[token] += np.float32(bias)
     return values
 
 
-def _largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def likeliest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Ids of the `count` largest values, largest first, lower ids first among equals."""
-    ids = _top_k(values, count)
-    return ids[np.argsort(-values[ids], kind="stable")]
-
-
-def _top_k(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Ids of the `count` largest values in increasing order, lower ids first among equals."""
     size = values.shape[0]
-    if count >= size:
-        return np.arange(size, dtype=np.int64)
     if count == 0:
         return np.empty(0, dtype=np.int64)
-    return _from_border(values, np.partition(values, size - count)[size - count], count)
-
-
-def _from_border(values: NDArray[np.float64], border: np.float64, count: int) -> NDArray[np.int64]:
-    """The same, where `border` is known to be the count-th largest value."""
-    above = np.flatnonzero(values > border)
-    equal = np.flatnonzero(values == border)[: count - above.shape[0]]
-    return np.sort(np.concatenate([above, equal]))
-
-
-def _top_p(weights: NDArray[np.float64], top_p: float) -> NDArray[np.int64]:
-    """Indices, increasing, of the shortest run of largest weights whose sum reaches top_p of the whole."""
-    size, wanted = weights.shape[0], top_p * float(weights.sum())
-    head = min(_HEAD, size)
-    while True:
-        largest = np.sort(np.partition(weights, size - head)[size - head :])[::-1]
-        reached = int(np.searchsorted(np.cumsum(largest), wanted, side="left"))
-        if reached < head:
-            return _from_border(weights, largest[reached], reached + 1)
-        if head == size:  # the sum in this order came out a rounding below the whole
-            return np.arange(size, dtype=np.int64)
-        head = min(8 * head, size)
-
-
-def _truncated(values: NDArray[np.float64], params: SamplingParams) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(ids in increasing order, weights exp(value - largest)) after temperature, top-k, top-p and min-p."""
-    peak = values.max()
-    # The largest becomes 0 first: a very small temperature sends the others to -inf, never the largest to +inf.
-    with np.errstate(over="ignore"):
-        scaled = (values - peak) / params.temperature
-    ids = _top_k(scaled, params.top_k or scaled.shape[0])
-    weights = np.exp(scaled[ids])
-    if params.top_p < 1.0:
-        chosen = _top_p(weights, params.top_p)
-        ids, weights = ids[chosen], weights[chosen]
-    if params.min_p > 0.0:
-        likely = weights >= params.min_p
-        ids, weights = ids[likely], weights[likely]
-    return ids, weights
-
-
-def _drawn(values: NDArray[np.float64], params: SamplingParams, position: int) -> int:
-    ids, weights = _truncated(values, params)
-    cumulated = np.cumsum(weights)
-    mark = uniform(params.seed, position) * cumulated[-1]
-    index = int(np.searchsorted(cumulated, mark, side="right"))
-    if index == ids.shape[0]:  # u so near 1 that the product rounded up to the whole weight
-        index = int(np.flatnonzero(weights)[-1])
-    return int(ids[index])
+    border = np.partition(values, size - min(count, size))[size - min(count, size)]
+    ids = np.flatnonzero(values >= border)
+    return ids[np.lexsort((ids, -values[ids]))][:count]

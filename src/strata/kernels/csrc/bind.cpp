@@ -56,5 +56,6 @@ NB_MODULE(_native, m) {
     strata::bind_attention(m);
     strata::bind_elementwise(m);
     strata::bind_rows(m);
+    strata::bind_choose(m);
     strata::bind_program(m);
 }

@@ -10,6 +10,7 @@ void bind_layers(nanobind::module_& m);       // layers_bind.cpp
 void bind_attention(nanobind::module_& m);    // attention_bind.cpp
 void bind_elementwise(nanobind::module_& m);  // elementwise_bind.cpp
 void bind_rows(nanobind::module_& m);         // rows_bind.cpp
+void bind_choose(nanobind::module_& m);       // choose_bind.cpp
 void bind_program(nanobind::module_& m);      // program_bind.cpp
 
 }  // namespace strata
