@@ -4,12 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from strata.checkpoint.files import MappedFiles
 from strata.checkpoint.gguf_header import Header, read_header
 from strata.checkpoint.mapped import MappedFile
 from strata.checkpoint.metadata import Metadata
@@ -45,12 +42,13 @@ def shard_of(name: str) -> Shard | None:
     return shard if 1 <= shard.number <= shard.total else None
 
 
-class GgufCheckpoint:
+class GgufCheckpoint(MappedFiles):
     """Headers and mapped bytes of a GGUF model; close it (or use `with`) to give the files back."""
 
     kind: Literal["gguf"] = "gguf"
 
     def __init__(self, path: Path, files: list[MappedFile], headers: list[Header]) -> None:
+        super().__init__(files)
         self.path = path
         self.headers = tuple(headers)
         self.types: Mapping[str, Typed] = _merged_keys(headers)
@@ -59,34 +57,6 @@ class GgufCheckpoint:
         self.metadata = Metadata(path, {key: typed.value for key, typed in self.types.items()})
         self.notes = tuple(f"{h.path.name}: {note}" for h in headers for note in h.notes)
         """What is unusual in the files, but harmless."""
-        self._files = {file.path: file for file in files}
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file of the model, in the order of the split."""
-        return tuple(self._files)
-
-    @property
-    def file_bytes(self) -> dict[Path, int]:
-        """The size of each file when it was opened."""
-        return {path: file.size for path, file in self._files.items()}
-
-    def bytes_of(self, ref: TensorRef) -> npt.NDArray[np.uint8]:
-        """The tensor's bytes as a flat read-only view of the mapped file (no copy)."""
-        return self._files[ref.file].view(ref.offset, ref.nbytes, f"tensor {shown(ref.name)}")
-
-    def close(self) -> None:
-        """Unmap the files; views that are still in use stay valid."""
-        for file in self._files.values():
-            file.close()
-
-    def __enter__(self) -> "GgufCheckpoint":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_gguf(path: Path) -> GgufCheckpoint:

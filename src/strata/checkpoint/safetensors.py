@@ -7,13 +7,10 @@ offsets count from the end of the header. Tensors lie one after another and fill
 import struct
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Literal, NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
 from strata.checkpoint.config import read_config
+from strata.checkpoint.files import MappedFiles
 from strata.checkpoint.jsonfile import parse_object, read_object
 from strata.checkpoint.mapped import MappedFile
 from strata.checkpoint.tensor import TensorRef
@@ -56,7 +53,7 @@ DTYPES: dict[str, QuantFormat] = {
 """Formats by the name that safetensors headers give them."""
 
 
-class SafetensorsCheckpoint:
+class SafetensorsCheckpoint(MappedFiles):
     """Headers and mapped bytes of a folder; close it (or use `with`) to give the files back.
 
     `tensors` has the language model's names: `language_model.` is stripped and `model.visual.*` left out. Each
@@ -66,39 +63,12 @@ class SafetensorsCheckpoint:
     kind: Literal["safetensors"] = "safetensors"
 
     def __init__(self, path: Path, files: list[MappedFile], tensors: dict[str, TensorRef], notes: list[str]) -> None:
+        super().__init__(files)
         self.path = path
         self.metadata = read_config(path)
         self.tensors: Mapping[str, TensorRef] = _language_model(tensors)
         self.notes = tuple(notes)
         """What is unusual in the folder, but harmless."""
-        self._files = {file.path: file for file in files}
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Every file that holds tensors."""
-        return tuple(self._files)
-
-    @property
-    def file_bytes(self) -> dict[Path, int]:
-        """The size of each file when it was opened."""
-        return {path: file.size for path, file in self._files.items()}
-
-    def bytes_of(self, ref: TensorRef) -> npt.NDArray[np.uint8]:
-        """The tensor's bytes as a flat read-only view of the mapped file (no copy)."""
-        return self._files[ref.file].view(ref.offset, ref.nbytes, f"tensor {shown(ref.name)}")
-
-    def close(self) -> None:
-        """Unmap the files; views that are still in use stay valid."""
-        for file in self._files.values():
-            file.close()
-
-    def __enter__(self) -> "SafetensorsCheckpoint":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_folder(path: Path) -> SafetensorsCheckpoint:
