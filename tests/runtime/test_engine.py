@@ -99,7 +99,7 @@ def test_a_bad_token_id_fails_its_own_request_only(engine, alone):
     bad = engine.submit(Request("bad", (5, 4000), 5))
     sessions = {name: engine.submit(request) for name, request in requests("good").items()}
     (event,) = bad.events()
-    assert event.reason is Reason.ERROR and "token ids must be from 0 to 198, found 4000" in event.error
+    assert event.reason is Reason.ERROR and "ids of tokens must be from 0 to 198, found 4000" in event.error
     assert {name: tokens_of(session) for name, session in sessions.items()} == alone
     assert engine.fatal is None
 

@@ -116,10 +116,10 @@ def test_a_sequence_that_does_not_go_on_is_read_anew(runner, ids, edit):
 
 def test_a_seat_is_refused_before_anything_changes(runner, ids):
     answer(runner, 0, ids[:9], GREEDY, 2)
-    with pytest.raises(RequestError, match=r"token ids must be from 0 to 198, found 199") as raised:
+    with pytest.raises(RequestError, match=r"ids of tokens must be from 0 to 198, found 199") as raised:
         runner.seat(0, [5, 199], GREEDY)
-    assert raised.value.param == "token"
-    with pytest.raises(RequestError, match=r"logit_bias ids must be from 0 to 198, found 500") as raised:
+    assert raised.value.param == "tokens"
+    with pytest.raises(RequestError, match=r"ids of logit_bias must be from 0 to 198, found 500") as raised:
         runner.seat(0, [5], SamplingParams(logit_bias=((500, 1.0),)))
     assert raised.value.param == "logit_bias"
     assert runner.states.length[0] == 10

@@ -69,10 +69,10 @@ class CpuRunner:
     def check_ids(self, tokens: Sequence[int], params: SamplingParams) -> None:
         """RequestError when an id is outside the vocabulary."""
         size = self.model.shape.vocabulary
-        for name, ids in (("token ids", tokens), ("logit_bias ids", [t for t, _ in params.logit_bias])):
+        for field, ids in (("tokens", tokens), ("logit_bias", [t for t, _ in params.logit_bias])):
             bad = next((t for t in ids if not 0 <= t < size), None)
             if bad is not None:
-                raise RequestError(f"{name} must be from 0 to {size - 1}, found {bad}", param=name.split()[0])
+                raise RequestError(f"ids of {field} must be from 0 to {size - 1}, found {bad}", param=field)
 
     def release(self, slot: int) -> None:
         """See `Runner.release`: the state stays, for a request that continues it."""
