@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -17,6 +18,7 @@ from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
+from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.models.registry import build_model
@@ -41,8 +43,6 @@ def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
     """The operations (C++ for an instruction set, or the naive specification), and the machine they run on."""
     if wishes.device not in ("auto", "cpu"):
         raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
-    if wishes.kv_type != "f32":
-        raise UsageError(f"--kv-type {wishes.kv_type}: only f32 is built", "use --kv-type f32 or leave it out")
     # Our own pool computes; torch's threads beside it would only fight for the same cores.
     torch.set_num_threads(1)
     if wishes.isa == "naive":
@@ -53,13 +53,16 @@ def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
     return CpuOps(native), Machine(native.threads, native.isa, available_memory())
 
 
-def sizes_of(model: Model) -> ModelSizes:
+def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
     """What the plan needs to know of a model."""
+    per_type = {name: sum(layout.token_bytes(name) for layout in model.layouts) for name in get_args(KvType)}
     return ModelSizes(
         context=model.shape.context,
-        token_bytes=sum(layout.token_bytes() for layout in model.layouts),
+        token_bytes=per_type[kv_type],
         sequence_bytes=sum(layout.sequence_bytes() for layout in model.layouts),
         expert_bytes=model.store.nbytes,
+        kv_type=kv_type,
+        bf16_token_bytes=per_type["bf16"],
     )
 
 
@@ -69,13 +72,15 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     checkpoint = open_checkpoint(model_path(model))
     ops, machine = make_ops(wishes)
     built = build_model(checkpoint, ops)
-    plan = make_plan(machine, sizes_of(built), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib)
+    plan = make_plan(
+        machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
+    )
     for choice in plan.choices:
         said.info("plan", setting=choice.name, value=choice.value, reason=choice.reason)
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
-    runner = CpuRunner(built, ops, limits, tap)
+    runner = CpuRunner(built, ops, limits, tap, wishes.kv_type)
     settings = EngineSettings(
         scheduler=Settings(chunk_tokens=plan.chunk),
         requested_slots=plan.requested_slots,

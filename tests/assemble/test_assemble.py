@@ -49,9 +49,11 @@ def test_every_choice_is_logged_with_its_reason():
     assert any("setting=context value=512" in line for line in lines)
 
 
-def test_sizes_are_those_of_the_states():
-    loaded = load(path_of("qwen4_exp", "gguf"), Wishes(parallel=1, ctx_size=64))
-    sizes, layers = sizes_of(loaded.model), loaded.runner.states.layers
+@pytest.mark.parametrize("kv_type", ["f32", "bf16"])
+def test_sizes_are_those_of_the_states(kv_type):
+    loaded = load(path_of("qwen4_exp", "gguf"), Wishes(parallel=1, ctx_size=64, kv_type=kv_type))
+    assert loaded.runner.status()["kv_type"] == kv_type
+    sizes, layers = sizes_of(loaded.model, kv_type), loaded.runner.states.layers
     planes = [p for s in layers for p in (s.keys, s.values, s.raw_keys, s.block_keys) if p is not None]
     tensors = [t for s in layers for t in (s.conv, s.delta, s.ngram) if t is not None]
     assert sum(p.data.nbytes for p in planes) == 64 * sizes.token_bytes

@@ -53,6 +53,19 @@ def test_every_bit_agrees_in_blocks(tmp_path):
     assert all(same_bits(a, b) for one, two in pairs for a, b in zip(one, two, strict=True))
 
 
+@pytest.mark.parametrize(("kv_type", "wide"), [("bf16", False), ("int8", True)])
+def test_every_bit_agrees_with_other_types_of_cache(kv_type, wide, tmp_path):
+    path, ids = path_of("qwen4_exp", "gguf"), oracle("qwen4_exp").ids
+    if wide:  # heads of 64: whole blocks of int8
+        path, ids = write(build("qwen3_next", wide=True, length=24), tmp_path / "m.gguf"), oracle("qwen3_next").ids
+    plan = Plan([ids[:5], ids[7:20], ids[20:27]], 3)
+    found = [Equalities(runner_of(path, ops_of(*o), 3, kv_type=kv_type), plan) for o in ((2, "auto"), (1, "portable"))]
+    assert [v.difference for v in found[0].all()] == [""] * 4
+    plain = Equalities(runner_of(path, ops_of(), 3), plan)
+    logits = [np.concatenate([row for rows in one.solo for row in rows]) for one in (*found, plain)]
+    assert same_bits(logits[0], logits[1]) and not same_bits(logits[0], logits[2])
+
+
 @pytest.mark.parametrize("name", ORACLES)
 def test_every_equality_fails_when_a_stored_value_is_changed(name):
     for found in equalities(name, tamper=True, steps=6).all():
@@ -61,8 +74,8 @@ def test_every_equality_fails_when_a_stored_value_is_changed(name):
 
 
 KINDS = {
-    "keys": lambda s, slot: flip(s.layers[3].keys.data[s.pages.held[slot][0], 1]),
-    "values": lambda s, slot: flip(s.layers[3].values.data[s.pages.held[slot][0], 1]),
+    "keys": lambda s, slot: flip(s.layers[3].keys.data[s.pages.held[slot][0], :, 1]),
+    "values": lambda s, slot: flip(s.layers[3].values.data[s.pages.held[slot][0], :, 1]),
     "block keys": lambda s, slot: s.layers[3].block_keys.data[s.pages.held[slot][0], 0].mul_(-3),
     "convolution": lambda s, slot: flip(s.layers[0].conv[slot]),
     "delta state": lambda s, slot: flip(s.layers[0].delta[slot]),

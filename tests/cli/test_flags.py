@@ -57,7 +57,7 @@ def test_switches() -> None:
         ("ctx_size", "many", "--ctx-size: expected a whole number from 16 to 16777216, or auto, found 'many'"),
         ("ctx_size", "3", "--ctx-size: expected .* found 3"),
         ("isa", "sse9", "--isa: expected one of auto, portable, avx2, avx512, naive, found 'sse9'"),
-        ("kv_type", "int8", "--kv-type: 'int8' is not built yet"),
+        ("kv_type", "k8v4", "--kv-type: 'k8v4' is not built yet"),
         ("device", "cuda", "--device: 'cuda' is not built yet"),
         ("temp", "nan", "--temp: expected a number"),
         ("top_p", "1.5", "--top-p: expected a number from 0 to 1, or model"),

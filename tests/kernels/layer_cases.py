@@ -11,8 +11,9 @@ import torch
 
 from strata.core.errors import UsageError
 from strata.kernels.attention import cpu as attention_cpu
+from strata.kernels.cache import naive as cache_naive
 from strata.kernels.native import Native
-from strata.kernels.views import PagedPlane, Rows
+from strata.kernels.views import KvType, PagedPlane, Rows
 
 WAYS = [("portable", 1), ("portable", 5), ("avx2", 2), ("avx512", 1), ("avx512", 2), ("avx512", 5)]
 """Instruction sets and thread counts; none may show in a result."""
@@ -60,7 +61,7 @@ def poisoned() -> Iterator[None]:
 
 def soil(way: Native) -> None:
     """Leaves NaN all over the scratch memory of `way`."""
-    plane = PagedPlane(torch.full((1, 2048, 1, 1), float("nan")), torch.zeros((1, 1), dtype=torch.int32))
+    plane = PagedPlane(torch.full((1, 1, 2048, 1), float("nan")), torch.zeros((1, 1), dtype=torch.int32))
     attention_cpu.attention(way, torch.full((1, 16, 1), float("nan")), plane, plane, rows_of([(0, 2047, 1)]), 1.0)
 
 
@@ -103,22 +104,42 @@ def normal(seed: int, *shape: int) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
 
 
-def paged(seed: int, lengths: Sequence[int], page: int, entry: tuple[int, ...]) -> PagedPlane:
-    """A plane with lengths[s] random entries in slot s, on shuffled pages; NaN and page -1 where nothing is held."""
+def paged(seed: int, lengths: Sequence[int], page: int, entry: tuple[int, ...], kv_type: KvType = "f32") -> PagedPlane:
+    """A plane with lengths[s] random entries in slot s, on shuffled pages; NaN and page -1 where nothing is held.
+
+    Of a type other than float32, the entries are written by the specification and unheld ones are zero.
+    """
     rng = np.random.default_rng(seed)
     per_slot = max(-(-n // page) for n in lengths) + 1
     table = np.full((len(lengths), per_slot), -1, np.int32)
     free = list(rng.permutation(len(lengths) * per_slot))
-    data = np.full((len(lengths) * per_slot, page, *entry), np.nan, np.float32)
+    plane = empty_plane(torch.from_numpy(table), len(lengths) * per_slot, page, entry, kv_type)
     for s, n in enumerate(lengths):
         for p in range(n):
             if p % page == 0:
                 table[s, p // page] = free.pop()
-            data[table[s, p // page], p % page] = rng.standard_normal(entry)
-    return PagedPlane(torch.from_numpy(data), torch.from_numpy(table))
+            x = torch.from_numpy(rng.standard_normal((1, *entry)).astype(np.float32))
+            cache_naive.cache_write(plane, torch.tensor([s]), torch.tensor([p]), x)
+    return plane
+
+
+def empty_plane(table: torch.Tensor, pages: int, page: int, entry: tuple[int, ...], kv_type: KvType) -> PagedPlane:
+    """A plane without entries: NaN, or zeros of a type other than float32."""
+    *heads, dim = entry
+    if kv_type == "f32":
+        return PagedPlane(torch.full((pages, *heads, page, dim), float("nan")), table)
+    dtype = torch.bfloat16 if kv_type == "bf16" else torch.int8
+    scales = torch.zeros(pages, *heads, page, dim // 32) if kv_type == "int8" else None
+    return PagedPlane(torch.zeros(pages, *heads, page, dim, dtype=dtype), table, scales)
 
 
 def entries(plane: PagedPlane, slot: int, count: int) -> torch.Tensor:
     """The first entries of a slot, read one by one, as float64."""
-    found = [plane.data[int(plane.table[slot, p // plane.page]), p % plane.page] for p in range(count)]
-    return torch.stack(found).double()
+    found = []
+    for p in range(count):
+        at = plane.at(int(plane.table[slot, p // plane.page]), p % plane.page)
+        entry = plane.data[at].double()
+        if plane.scales is not None:
+            entry = entry * plane.scales[at].double().repeat_interleave(32, -1)
+        found.append(entry)
+    return torch.stack(found)

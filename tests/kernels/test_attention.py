@@ -5,12 +5,14 @@ import torch
 
 from kernels.layer_cases import bits, entries, every_way, native, normal, paged, rows_of, same_bits
 from strata.kernels.attention import cpu, naive
-from strata.kernels.views import PagedPlane, Rows
+from strata.kernels.sparse_attention import cpu as sparse_cpu
+from strata.kernels.sparse_attention import naive as sparse_naive
+from strata.kernels.views import KvType, PagedPlane, Rows
 
 
 def truth(q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float) -> torch.Tensor:
     out = torch.empty(q.shape, dtype=torch.float64)
-    group = q.shape[1] // keys.data.shape[2]
+    group = q.shape[1] // keys.entry[0]
     for t in range(len(q)):
         slot, seen = int(rows.slot[t]), int(rows.position[t]) + 1
         k, v = entries(keys, slot, seen), entries(values, slot, seen)
@@ -43,6 +45,51 @@ def test_formula_and_cpp(heads: int, kv_heads: int, dim: int, page: int, segment
     expected = naive.attention(q, keys, values, rows, dim**-0.5)
     torch.testing.assert_close(expected.double(), truth(q, keys, values, rows, dim**-0.5), rtol=1e-5, atol=2e-6)
     every_way(lambda n: [cpu.attention(n, q, keys, values, rows, dim**-0.5)], [expected])
+
+
+@pytest.mark.parametrize("kv_type", ["bf16", "int8"])
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "dim", "page", "segments"),
+    [
+        (8, 2, 64, 16, [(1, 20, 3), (0, 300, 2)]),
+        (3, 1, 32, 4, [(0, 0, 40)]),
+        (16, 2, 256, 16, [(0, 600, 1)]),
+        (5, 5, 96, 16, [(2, 70, 7), (0, 255, 1)]),
+    ],
+)
+def test_other_types_of_cache(
+    kv_type: KvType, heads: int, kv_heads: int, dim: int, page: int, segments: list[tuple[int, int, int]]
+) -> None:
+    rows = rows_of(segments)
+    lengths = [max([start + n for s, start, n in segments if s == slot], default=1) for slot in range(3)]
+    keys, values = (paged(seed, lengths, page, (kv_heads, dim), kv_type) for seed in (1, 2))
+    q = normal(3, len(rows.slot), heads, dim)
+    expected = naive.attention(q, keys, values, rows, dim**-0.5)
+    torch.testing.assert_close(expected.double(), truth(q, keys, values, rows, dim**-0.5), rtol=1e-5, atol=2e-6)
+    every_way(lambda n: [cpu.attention(n, q, keys, values, rows, dim**-0.5)], [expected])
+    positions = torch.arange(0, int(rows.position[-1]) + 1, 3, dtype=torch.int32)[None].contiguous()
+    last = rows_of([(int(rows.slot[-1]), int(rows.position[-1]), 1)])
+    count = torch.tensor([positions.shape[1]], dtype=torch.int32)
+    listed = sparse_naive.sparse_attention(q[-1:], keys, values, last, 0.1, positions, count)
+    every_way(lambda n: [sparse_cpu.sparse_attention(n, q[-1:], keys, values, last, 0.1, positions, count)], [listed])
+
+
+def test_keys_and_values_may_be_of_two_types() -> None:
+    rows, q = rows_of([(0, 70, 2)]), normal(3, 2, 4, 32)
+    keys, values = paged(1, [72], 16, (2, 32), "int8"), paged(2, [72], 4, (2, 32), "bf16")
+    expected = naive.attention(q, keys, values, rows, 0.2)
+    every_way(lambda n: [cpu.attention(n, q, keys, values, rows, 0.2)], [expected])
+
+
+def test_an_int8_plane_without_fitting_scales_is_refused() -> None:
+    keys, q, rows = paged(1, [9], 4, (1, 64), "int8"), normal(3, 1, 1, 64), rows_of([(0, 8, 1)])
+    assert keys.scales is not None
+    for scales, said in ((None, "int8 needs scales"), (keys.scales[..., :1].contiguous(), "scales: expected")):
+        with pytest.raises(ValueError, match=said):
+            cpu.attention(native("portable", 1), q, PagedPlane(keys.data, keys.table, scales), keys, rows, 1.0)
+    half = PagedPlane(keys.data.to(torch.float16), keys.table)
+    with pytest.raises(ValueError, match="expected a plane of float32, bfloat16 or int8"):
+        cpu.attention(native("portable", 1), q, half, keys, rows, 1.0)
 
 
 def test_another_size_of_block_gives_other_bits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +150,7 @@ def test_non_finite_values_stay_visible(value: float, where: str) -> None:
     rows = rows_of([(0, 40, 2), (1, 50, 1)])
     keys, values = paged(1, [42, 51], 16, (1, 32)), paged(2, [42, 51], 16, (1, 32))
     q = normal(3, 3, 2, 32)
-    {"q": q[0, 1], "key": keys.data[int(keys.table[0, 1]), 3, 0], "value": values.data[int(values.table[0, 1]), 3, 0]}[
+    {"q": q[0, 1], "key": keys.data[int(keys.table[0, 1]), 0, 3], "value": values.data[int(values.table[0, 1]), 0, 3]}[
         where
     ][5] = value
     expected = naive.attention(q, keys, values, rows, 0.2)

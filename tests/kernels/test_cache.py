@@ -5,10 +5,10 @@ from functools import partial
 import pytest
 import torch
 
-from kernels.layer_cases import entries, every_way, native, normal, paged, rows_of, same_bits
+from kernels.layer_cases import empty_plane, entries, every_way, native, normal, paged, rows_of, same_bits
 from strata.kernels.attention import naive as attention_naive
 from strata.kernels.cache import cpu, naive
-from strata.kernels.views import PagedPlane
+from strata.kernels.views import KvType, PagedPlane
 
 
 def int32(values: list[int]) -> torch.Tensor:
@@ -28,7 +28,63 @@ def test_written_entries_lie_where_the_table_says(page: int, entry: tuple[int, .
     assert same_bits(plane.data, twin.data)
     for i in range(5):
         assert torch.equal(entries(plane, int(slots[i]), int(places[i]) + 1)[-1], x[i].double())
-    assert ((plane.data != before) & ~(plane.data.isnan() & before.isnan())).flatten(2).any(2).sum() == 5
+    changed = (plane.data != before) & ~(plane.data.isnan() & before.isnan())
+    assert changed.any(-1).sum() == 5 * (entry[0] if len(entry) == 2 else 1)
+
+
+VALUES = [0.0, -0.0, 1.0, -1.5, 3.0e38, 3.4e38, 1e-40, -1e-45, 1.00390625, 1.01171875, float("inf"), float("nan")]
+"""Among them a subnormal, ties of the upper half both ways, and what rounds to infinity."""
+
+
+def planes(kv_type: KvType, heads: int, dim: int) -> tuple[PagedPlane, PagedPlane]:
+    """Two empty planes of 3 pages of 4 entries."""
+    table = torch.tensor([[2, 0, 1]], dtype=torch.int32)
+    return empty_plane(table, 3, 4, (heads, dim), kv_type), empty_plane(table, 3, 4, (heads, dim), kv_type)
+
+
+def same_plane(a: PagedPlane, b: PagedPlane) -> bool:
+    if a.scales is not None and b.scales is not None and not same_bits(a.scales, b.scales):
+        return False
+    code = (
+        torch.int32 if a.data.dtype is torch.float32 else torch.int16 if a.data.dtype is torch.bfloat16 else torch.int8
+    )
+    return torch.equal(a.data.view(code), b.data.view(code))
+
+
+@pytest.mark.parametrize("isa", ["portable", "avx2", "avx512"])
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("kv_type", ["f32", "bf16", "int8"])
+def test_every_type_is_written_as_specified(kv_type: KvType, threads: int, isa: str) -> None:
+    x = normal(2, 12, 4, 64) * torch.logspace(-8, 8, 12)[:, None, None]
+    x[3, 0, : len(VALUES)] = torch.tensor(VALUES)
+    x[4, 1, : len(VALUES) - 2] = torch.tensor(VALUES[:-2])
+    x[5, 2] = 0
+    slots, places = torch.zeros(13, dtype=torch.int32), int32([*range(12), 7])
+    places[2] = -1
+    x = torch.cat([x, x[:1]])
+    expected, found = planes(kv_type, 4, 64)
+    naive.cache_write(expected, slots, places, x)
+    cpu.cache_write(native(isa, threads), found, slots, places, x)
+    assert same_plane(found, expected)
+    found.data.view(torch.int8)[0, 0, 0, 0] ^= 1
+    assert not same_plane(found, expected)
+
+
+def test_bf16_is_the_nearest_even_upper_half() -> None:
+    x = torch.cat([normal(2, 1, 1, 1000), torch.tensor(VALUES[:-1])[None, None]], 2)
+    plane, _ = planes("bf16", 1, x.shape[2])
+    naive.cache_write(plane, int32([0]), int32([5]), x)
+    assert torch.equal(plane.data[0, 0, 1], x[0, 0].to(torch.bfloat16))
+    assert not torch.equal(plane.data[0, 0, 1].view(torch.int16), (x[0, 0].view(torch.int32) >> 16).to(torch.int16))
+
+
+def test_int8_is_within_half_a_step_of_what_was_written() -> None:
+    x = normal(2, 1, 2, 64)
+    plane, _ = planes("int8", 2, 64)
+    naive.cache_write(plane, int32([0]), int32([0]), x)
+    largest = x[0].view(2, 2, 32).abs().amax(2)
+    error = (entries(plane, 0, 1)[0] - x[0].double()).view(2, 2, 32).abs().amax(2)
+    assert (error <= largest / 127 * 0.501).all() and (error > largest / 127 * 0.3).all()
 
 
 def test_the_last_write_of_an_entry_stays() -> None:

@@ -25,6 +25,7 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
+from strata.kernels.views import KvType
 from strata.models.base import Model
 from strata.models.registry import build_model
 from strata.runtime.runner import CpuRunner
@@ -131,9 +132,11 @@ def load(path: Path, ops: Ops | None = None) -> Model:
     return build_model(open_checkpoint(path), ops or ops_of())
 
 
-def runner_of(path: Path, ops: Ops | None = None, slots: int = 1, context: int = 256) -> CpuRunner:
+def runner_of(
+    path: Path, ops: Ops | None = None, slots: int = 1, context: int = 256, kv_type: KvType = "f32"
+) -> CpuRunner:
     used = ops or ops_of()
-    return CpuRunner(load(path, used), used, Limits(slots, context, 64))
+    return CpuRunner(load(path, used), used, Limits(slots, context, 64), kv_type=kv_type)
 
 
 def logits_of(path: Path, ids: list[int], ops: Ops | None = None, chunks: tuple[int, ...] = CHUNKS) -> np.ndarray:

@@ -34,6 +34,14 @@ def test_what_is_asked_is_what_is_done():
     assert plan(chunk=9).step_tokens == STEP_TOKENS + 4
 
 
+def test_the_cache_says_what_it_takes_and_what_bf16_would_save():
+    exact = ModelSizes(8192, 1 << 12, MIB, GIB, "f32", 1 << 11)
+    said = "default, exact: 32 MiB a conversation of 8192 tokens; --kv-type bf16 saves 16 MiB and reads half"
+    assert reason(plan(sizes=exact), "kv_type").startswith(said)
+    halved = ModelSizes(8192, 1 << 11, MIB, GIB, "bf16", 1 << 11)
+    assert reason(plan(sizes=halved), "kv_type").startswith("as asked: 16 MiB a conversation of 8192 tokens")
+
+
 def test_less_memory_gives_less_context_then_fewer_slots_and_says_so():
     made = plan(memory=64 * MIB)
     assert made.context == 31 * MIB // 4096 // 256 * 256

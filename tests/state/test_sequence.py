@@ -14,17 +14,17 @@ from strata.core.window import Window
 from strata.kernels.naive_ops import NaiveOps
 from strata.state import sequence
 from strata.state.journal import LayerJournal
-from strata.state.layout import ConvLayout, IndexLayout, LayerLayout
+from strata.state.layout import ConvLayout, IndexLayout, KvLayout, LayerLayout
 from strata.state.sequence import PAGE, SequenceStates, shift_history
 
 SLOTS = 3
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@pytest.fixture(scope="module")
-def tiny():
+@pytest.fixture(scope="module", params=["f32", "bf16", "int8"])
+def tiny(request):
     torch.set_num_threads(1)
-    return Tiny()
+    return Tiny(kv_type=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +120,8 @@ def test_what_follows_a_cut_is_as_if_nothing_had_been_dropped(tiny):
             states.commit(0, 1, tiny.ops)
 
 
-def test_the_specification_takes_back_the_same_bits(fresh):
-    naive = Tiny(NaiveOps())
+def test_the_specification_takes_back_the_same_bits(tiny, fresh):
+    naive = Tiny(NaiveOps(), tiny.kv_type)
     states, tokens = naive.states(1), tuple(text(12))
     naive.extend(states, 0, list(tokens[:6]), 6)
     naive.run(states, [Window(0, 6, tokens[6:], 0)])
@@ -240,6 +240,11 @@ def test_a_cleared_slot_does_not_end_the_journal_of_the_others(tiny, fresh):
     assert not states.journaling
 
 
+def test_heads_that_an_int8_cache_cannot_hold_are_refused():
+    with pytest.raises(UnsupportedError, match=r"an int8 cache of heads of 40 values: expected a multiple of 32"):
+        SequenceStates([LayerLayout(kv=KvLayout(2, 40))], 1, 128, "int8")
+
+
 def test_blocks_that_do_not_fit_a_page_evenly_are_refused():
     """A block of 3 would need a key on a page that its tokens do not take."""
     layout = LayerLayout(kv=LAYOUTS[2].kv, index=IndexLayout(8, 3))
@@ -260,6 +265,8 @@ def test_bytes_are_those_of_the_tensors(tiny):
     for layout, layer in zip(LAYOUTS, states.layers, strict=True):
         planes = [p for p in (layer.keys, layer.values, layer.raw_keys, layer.block_keys) if p is not None]
         tensors = [t for t in (layer.conv, layer.delta, layer.ngram) if t is not None]
-        assert sum(p.data.nbytes for p in planes) == layout.token_bytes() * 2 * 128
+        scales = [p.scales for p in planes if p.scales is not None]
+        held = sum(p.data.nbytes for p in planes) + sum(t.nbytes for t in scales)
+        assert held == layout.token_bytes(tiny.kv_type) * 2 * 128
         assert sum(t.nbytes for t in tensors) == layout.sequence_bytes() * 2
     assert LayerLayout(ngram=ConvLayout(2 * HIDDEN, 9)).sequence_bytes() == 4 * 2 * HIDDEN * 9

@@ -9,7 +9,7 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
-from strata.kernels.views import NgramHash, Weight
+from strata.kernels.views import KvType, NgramHash, Weight
 from strata.layers.attention import Attention
 from strata.layers.batch import Batch
 from strata.layers.delta_net import DeltaNet, SeparateInputs
@@ -25,7 +25,7 @@ from strata.store.rows import RowTable
 
 HIDDEN, VOCABULARY, END = 32, 13, 5
 DELTA = DeltaLayout(2 * 2 * 8 + 4 * 8, 3, 2, 4, 8, 8, "grouped", 1e-6)
-RATIO, HEADS, DIM, KV = 4, 4, 8, 2
+RATIO, HEADS, DIM, KV = 4, 4, 32, 2
 LAYOUTS = (
     LayerLayout(ngram=ConvLayout(2 * HIDDEN, 3 * 3), kv=KvLayout(KV, DIM)),
     LayerLayout(delta=DELTA),
@@ -53,8 +53,9 @@ class Draws:
 class Tiny:
     """Layers that all read the token's embedding, so that what a layer remembers depends on tokens alone."""
 
-    def __init__(self, ops: Ops | None = None) -> None:
+    def __init__(self, ops: Ops | None = None, kv_type: KvType = "f32") -> None:
         self.ops = ops or CpuOps(Native(1))
+        self.kv_type: KvType = kv_type
         d = Draws(torch.Generator().manual_seed(0))
         self.table = d.tensor(VOCABULARY, HIDDEN)
         rope = Rope(4, 100.0, "halves")
@@ -109,7 +110,7 @@ class Tiny:
         )
 
     def states(self, slots: int = 3, context: int = 192) -> SequenceStates:
-        return SequenceStates(LAYOUTS, slots, context)
+        return SequenceStates(LAYOUTS, slots, context, self.kv_type)
 
     def run(self, states: SequenceStates, windows: list[Window], keep: bool = True) -> torch.Tensor:
         """Reserve the windows and run every layer -> the rows' outputs side by side; nothing is committed."""
@@ -149,7 +150,11 @@ def memory(states: SequenceStates, slot: int) -> dict[str, np.ndarray]:
         entries = n // per
         where = [(int(states.table[slot, e // plane.page]), e % plane.page) for e in range(entries)]
         assert all(page in states.pages.held[slot] for page, _ in where)
-        found[name] = np.stack([plane.data[page, at].numpy() for page, at in where]) if where else np.empty(0)
+        tensors = {name: plane.data} | ({} if plane.scales is None else {f"{name}.scales": plane.scales})
+        for part, tensor in tensors.items():
+            bits = tensor.view(torch.int16) if tensor.dtype is torch.bfloat16 else tensor
+            held = [bits[plane.at(page, at)].numpy() for page, at in where]
+            found[part] = np.stack(held) if where else np.empty(0)
     return found
 
 

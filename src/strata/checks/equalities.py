@@ -195,7 +195,8 @@ def spoil(states: SequenceStates, slot: int) -> None:
     for layer in states.layers:
         for plane in (layer.keys, layer.values):
             if plane is not None and states.pages.held[slot]:
-                flip(plane.data[states.pages.held[slot][0], 0])
+                stored = plane.data if plane.scales is None else plane.scales
+                flip(stored[plane.at(states.pages.held[slot][0], 0)])
         for tensor in (layer.conv, layer.delta, layer.ngram):
             if tensor is not None:
                 flip(tensor[slot])
@@ -203,9 +204,8 @@ def spoil(states: SequenceStates, slot: int) -> None:
 
 def flip(tensor: torch.Tensor) -> None:
     """Turn the largest value's sign and make it larger, in place."""
-    flat = tensor.view(-1)
-    at = int(flat.abs().argmax())
-    flat[at] = -2.0 * flat[at] - 1.0
+    at = np.unravel_index(int(tensor.abs().argmax()), tensor.shape)
+    tensor[at] = -2.0 * tensor[at] - 1.0
 
 
 def verdict(name: str, pairs: Sequence[Pair]) -> Verdict:

@@ -152,7 +152,7 @@ def attention_case(
     nbytes = 2 * context * kv * dim * 4
     slots = max(2, -(-megabytes * 1_000_000 // nbytes))
     table = torch.arange(slots * pages, dtype=torch.int32).reshape(slots, pages)
-    block = torch.from_numpy(rng.standard_normal((1, page, kv, dim), dtype=np.float32))
+    block = torch.from_numpy(rng.standard_normal((1, kv, page, dim), dtype=np.float32))
     keys, values = (PagedPlane(block.repeat(slots * pages, 1, 1, 1), table) for _ in range(2))
     q = torch.from_numpy(rng.standard_normal((1, queries, dim), dtype=np.float32))
     rows = [one_segment(slot, context - 1, 1) for slot in range(slots)]

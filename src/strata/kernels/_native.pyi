@@ -38,8 +38,8 @@ def probe(native: Native, kind: str, weight: WeightTuple, x: int, y: int) -> Non
 def activate(native: Native, kind: int, x: int, y: int, count: int) -> None: ...
 
 # Layer operations (csrc/layers_bind.cpp).
-# A plane is (data, table, pages, page, slots, pages per slot, floats per entry).
-Plane = tuple[int, int, int, int, int, int, int]
+# A plane is (data, table, pages, page, slots, pages per slot, heads, values per head, type, scales or 0).
+Plane = tuple[int, int, int, int, int, int, int, int, int, int]
 
 def rms_norm(
     native: Native, x: int, weight: int, y: int, groups: int, group: int, weight_len: int, eps: float, /

@@ -2,9 +2,11 @@
 
 import torch
 
-from strata.kernels.views import PagedPlane
+from strata.kernels.views import KV_BLOCK, PagedPlane
 
-PlaneArgs = tuple[int, int, int, int, int, int, int]
+PlaneArgs = tuple[int, int, int, int, int, int, int, int, int, int]
+KV_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
+"""The extension's number of each type of plane (csrc/layers_plane.h)."""
 
 
 def _refuse(what: str, x: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> ValueError:
@@ -26,18 +28,39 @@ def integers(what: str, x: torch.Tensor, shape: tuple[int, ...]) -> int:
     raise _refuse(what, x, torch.int32, shape)
 
 
-def plane(what: str, paged: PagedPlane, entry: tuple[int, ...]) -> PlaneArgs:
-    """A plane whose entries have the shape `entry`, as csrc/layers_bind.cpp reads it; ValueError otherwise.
+def contiguous(what: str, x: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    """Address of a contiguous CPU tensor of this type and shape; ValueError otherwise."""
+    if x.dtype is dtype and x.shape == shape and x.is_cpu and x.is_contiguous():
+        return x.data_ptr()
+    raise _refuse(what, x, dtype, shape)
 
-    (data, table, pages, page, slots, pages per slot, floats per entry).
+
+def float_plane(what: str, paged: PagedPlane, entry: tuple[int, ...]) -> PlaneArgs:
+    """`plane`, which must hold float32."""
+    if paged.data.dtype is not torch.float32:
+        raise ValueError(f"{what}: expected a plane of float32, found {paged.data.dtype}")
+    return plane(what, paged, entry)
+
+
+def plane(what: str, paged: PagedPlane, entry: tuple[int, ...]) -> PlaneArgs:
+    """A plane whose entries have the shape `entry`, as csrc/attention_bind.cpp reads it; ValueError otherwise.
+
+    (data, table, pages, page, slots, pages per slot, heads, values per head, type, scales or 0).
     """
     data, table = paged.data, paged.table
-    pages, page = data.shape[:2]
+    pages, page = data.shape[0], data.shape[-2]
     if page < 1:
         raise ValueError(f"{what}: pages of {page} entries")
     slots, pages_per_slot = table.shape
-    width = 1
-    for n in entry:
-        width *= n
-    address = floats(f"{what}.data", data, (pages, page, *entry))
-    return address, integers(f"{what}.table", table, (slots, pages_per_slot)), pages, page, slots, pages_per_slot, width
+    *heads, dim = entry
+    if data.dtype not in KV_TYPES:
+        raise ValueError(f"{what}: expected a plane of float32, bfloat16 or int8, found {data.dtype}")
+    address = contiguous(f"{what}.data", data, data.dtype, (pages, *heads, page, dim))
+    pages_at = integers(f"{what}.table", table, (slots, pages_per_slot))
+    scales = 0
+    if data.dtype is torch.int8:
+        if paged.scales is None or dim % KV_BLOCK:
+            raise ValueError(f"{what}: int8 needs scales and heads of a multiple of {KV_BLOCK} values, found {entry}")
+        scales = floats(f"{what}.scales", paged.scales, (pages, *heads, page, dim // KV_BLOCK))
+    num_heads, code = heads[0] if heads else 1, KV_TYPES[data.dtype]
+    return address, pages_at, pages, page, slots, pages_per_slot, num_heads, dim, code, scales

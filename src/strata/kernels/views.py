@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import torch
 
@@ -48,6 +49,15 @@ class Rows:
     segments: torch.Tensor
 
 
+T = TypeVar("T")
+
+KvType = Literal["f32", "bf16", "int8"]
+"""What attention's keys and values are kept as."""
+
+KV_BLOCK = 32
+"""Values of an int8 entry that share a scale."""
+
+
 @dataclass(frozen=True, slots=True)
 class NgramHash:
     """Exact integers: mix_n = t0 m0 ^ t1 m1 ^ ..; row of head h = mix mod size_h + offset_h.
@@ -66,14 +76,28 @@ class NgramHash:
 class PagedPlane:
     """One plane of a paged cache, e.g. the keys of a layer.
 
-    data   float32 [pages, page, ...]          `page` consecutive entries of one slot per page
-    table  int32 [slots, pages_per_slot]       entry p of slot s lies at data[table[s, p // page], p % page]
+    data    [pages, heads, page, d] or, of entries without heads, [pages, page, d]; float32, bfloat16 or int8
+    table   int32 [slots, pages_per_slot]
+    scales  float32 like `data`, but d / 32 at the end; with int8 only: one for each 32 values
+
+    A page holds `page` consecutive entries of one slot, head by head, so that reading one head is reading memory in
+    order. Entry p of slot s is data[table[s, p // page], :, p % page].
     """
 
     data: torch.Tensor
     table: torch.Tensor
+    scales: torch.Tensor | None = None
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        """Shape of one entry: (heads, d) or (d,)."""
+        return (*self.data.shape[1:-2], self.data.shape[-1])
+
+    def at(self, pages: T, places: T) -> tuple[T | slice, ...]:
+        """The index of entries by page and place, into `data` and `scales` alike."""
+        return (pages, slice(None), places) if self.data.ndim == 4 else (pages, places)
 
     @property
     def page(self) -> int:
         """Entries per page."""
-        return int(self.data.shape[1])
+        return int(self.data.shape[-2])

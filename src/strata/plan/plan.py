@@ -23,6 +23,10 @@ class ModelSizes:
     sequence_bytes: int
     """State per sequence, whatever its length."""
     expert_bytes: int
+    kv_type: str = "f32"
+    """What keys and values are kept as; `token_bytes` counts them so."""
+    bf16_token_bytes: int = 0
+    """State per token of context with a bf16 cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,21 @@ def make_plan(
         Choice("isa", machine.isa, "best instruction set of this processor, or as asked"),
         Choice("context", tokens, context_reason),
         Choice("slots", serving, slots_reason),
+        Choice("kv_type", sizes.kv_type, kv_reason(sizes, tokens)),
         Choice("prompt_chunk", size, "default" if chunk == "auto" else "as asked"),
         Choice("experts", "RAM arena" if arena else "mapped file", "as asked" if arena else "default: no copy is made"),
     )
     step = max(size, STEP_TOKENS) + serving
     return Plan(serving, wanted, slots_reason, tokens, size, step, arena, choices)
+
+
+def kv_reason(sizes: ModelSizes, context: int) -> str:
+    """What keys and values take, and what bf16 would save."""
+    takes = f"{context * sizes.token_bytes >> 20} MiB a conversation of {context} tokens"
+    if sizes.kv_type != "f32":
+        return f"as asked: {takes}; what is written is rounded"
+    saved = context * (sizes.token_bytes - sizes.bf16_token_bytes) >> 20
+    return f"default, exact: {takes}; --kv-type bf16 saves {saved} MiB and reads half at long contexts"
 
 
 def choose_context(sizes: ModelSizes, asked: int | None, room: int) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from strata.core.limits import Limits
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.kernels.ops import Ops
+from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.runtime.steps import Steps
@@ -33,11 +34,11 @@ class Seat:
 class CpuRunner:
     """Runs windows through a model on the CPU and keeps the slots' states."""
 
-    def __init__(self, model: Model, ops: Ops, limits: Limits, tap: Tap | None = None) -> None:
+    def __init__(self, model: Model, ops: Ops, limits: Limits, tap: Tap | None = None, kv_type: KvType = "f32") -> None:
         self.model = model
         self.ops = ops
         self.limits = limits
-        self.states = SequenceStates(model.layouts, limits.slots, limits.context)
+        self.states = SequenceStates(model.layouts, limits.slots, limits.context, kv_type)
         self.forwarder = Steps(model, ops, self.states, tap)
         self.seats: dict[int, Seat] = {}
         self.steps = 0
@@ -156,6 +157,7 @@ class CpuRunner:
         """See `Runner.status`."""
         return {
             "device": "cpu",
+            "kv_type": self.states.kv_type,
             "steps": self.steps,
             "rows": self.rows,
             "held_tokens": list(self.states.length),

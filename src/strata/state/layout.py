@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from strata.kernels.ops import HeadPairing
+from strata.kernels.views import KV_BLOCK, KvType
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,13 @@ class LayerLayout:
     delta: DeltaLayout | None = None
     ngram: ConvLayout | None = None
 
-    def token_bytes(self) -> int:
-        """Bytes per token of context (float32)."""
+    def token_bytes(self, kv_type: KvType = "f32") -> int:
+        """Bytes per token of context; an indexer's keys are float32."""
         n = 2 * self.kv.kv_heads * self.kv.head_dim if self.kv else 0
+        nbytes = {"f32": 4 * n, "bf16": 2 * n, "int8": n + 4 * n // KV_BLOCK}[kv_type]
         if self.index:
-            n += self.index.dim + self.index.dim // self.index.ratio
-        return 4 * n
+            nbytes += 4 * (self.index.dim + self.index.dim // self.index.ratio)
+        return nbytes
 
     def sequence_bytes(self) -> int:
         """Bytes per sequence, whatever its length (float32)."""

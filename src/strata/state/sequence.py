@@ -10,12 +10,13 @@ import torch
 
 from strata.core.errors import CapacityError, EngineError, UnsupportedError
 from strata.kernels.ops import Ops
-from strata.kernels.views import PagedPlane, Rows
+from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
 from strata.state.journal import Backup, LayerJournal, OpenWindow
-from strata.state.layout import LayerLayout
+from strata.state.layout import KvLayout, LayerLayout
 from strata.state.pages import PageTable
 
 PAGE = 64
+KV_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 T = TypeVar("T")
 
@@ -48,12 +49,16 @@ class Snapshot:
 class SequenceStates:
     """The memory of all slots. A step is: reserve for each window, run the layers, commit or roll back each slot."""
 
-    def __init__(self, layouts: Sequence[LayerLayout], slots: int, context: int) -> None:
-        """UnsupportedError when blocks of an indexer do not fit the pages evenly."""
+    def __init__(self, layouts: Sequence[LayerLayout], slots: int, context: int, kv_type: KvType = "f32") -> None:
+        """UnsupportedError when blocks of an indexer do not fit the pages evenly, or heads the type of the cache."""
         for layout in layouts:
             if layout.index is not None and PAGE % layout.index.ratio:
                 raise UnsupportedError(
                     f"an indexer with blocks of {layout.index.ratio} tokens: expected a divisor of {PAGE} (one page)"
+                )
+            if kv_type == "int8" and layout.kv is not None and layout.kv.head_dim % KV_BLOCK:
+                raise UnsupportedError(
+                    f"an int8 cache of heads of {layout.kv.head_dim} values: expected a multiple of {KV_BLOCK}",
                 )
         pages_per_slot = -(-context // PAGE)
         pages = slots * pages_per_slot
@@ -65,18 +70,25 @@ class SequenceStates:
         self.length = [0] * slots
         self.open: dict[int, OpenWindow] = {}
         self.layouts = tuple(layouts)
+        self.kv_type = kv_type
         self.layers = [self._layer(layout, slots, pages) for layout in layouts]
         self.journal = [LayerJournal() for _ in layouts]
         self.journaling = False
 
     def _layer(self, layout: LayerLayout, slots: int, pages: int) -> LayerState:
-        def plane(per: int, *shape: int) -> PagedPlane:
-            return PagedPlane(torch.empty(pages, PAGE // per, *shape), self.table)
+        def plane(per: int, dim: int) -> PagedPlane:
+            return PagedPlane(torch.empty(pages, PAGE // per, dim), self.table)
+
+        def cache(kv: KvLayout) -> PagedPlane:
+            shape = (pages, kv.kv_heads, PAGE, kv.head_dim)
+            data = torch.empty(shape, dtype=KV_DTYPES[self.kv_type])
+            scales = torch.empty(*shape[:-1], kv.head_dim // KV_BLOCK) if self.kv_type == "int8" else None
+            return PagedPlane(data, self.table, scales)
 
         kv, index, delta, ngram = layout.kv, layout.index, layout.delta, layout.ngram
         return LayerState(
-            keys=plane(1, kv.kv_heads, kv.head_dim) if kv else None,
-            values=plane(1, kv.kv_heads, kv.head_dim) if kv else None,
+            keys=cache(kv) if kv else None,
+            values=cache(kv) if kv else None,
             raw_keys=plane(1, index.dim) if index else None,
             block_keys=plane(index.ratio, index.dim) if index else None,
             conv=torch.zeros(slots, delta.history, delta.channels) if delta else None,
@@ -178,7 +190,7 @@ class SequenceStates:
             raise EngineError(f"slot {slot} has a window open; a snapshot would be torn")
         n = self.length[slot]
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
-        paged = {name: plane.data[held] for name, plane in self._planes()}
+        paged = {name: tensor[held] for name, tensor in self._planes()}
         recurrent = {name: tensor[slot].clone() for name, tensor in self._recurrent()}
         return Snapshot(self.tokens[slot, :n].copy(), paged, recurrent)
 
@@ -191,18 +203,21 @@ class SequenceStates:
         self.pages.grow(slot, n)
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
         self.table[slot, : len(held)] = held.to(torch.int32)
-        for name, plane in self._planes():
-            plane.data[held] = snapshot.paged[name]
+        for name, tensor in self._planes():
+            tensor[held] = snapshot.paged[name]
         for name, tensor in self._recurrent():
             tensor[slot] = snapshot.recurrent[name]
         self.tokens[slot, :n] = snapshot.tokens
         self.length[slot] = n
 
-    def _planes(self) -> list[tuple[str, PagedPlane]]:
+    def _planes(self) -> list[tuple[str, torch.Tensor]]:
         found = []
         for i, layer in enumerate(self.layers):
             planes = {"k": layer.keys, "v": layer.values, "raw": layer.raw_keys, "block": layer.block_keys}
-            found += [(f"{i}.{name}", plane) for name, plane in planes.items() if plane is not None]
+            present = {name: plane for name, plane in planes.items() if plane is not None}
+            found += [(f"{i}.{name}", plane.data) for name, plane in present.items()]
+            scales = [(f"{i}.{name}.scales", plane.scales) for name, plane in present.items()]
+            found += [(name, tensor) for name, tensor in scales if tensor is not None]
         return found
 
     def _recurrent(self) -> list[tuple[str, torch.Tensor]]:

@@ -10,7 +10,7 @@ from strata.kernels.views import PagedPlane, Rows
 
 def kv_heads_of(op: str, q: torch.Tensor, keys: PagedPlane) -> int:
     """KV heads of the cache; ValueError when the query heads are no multiple of them."""
-    kv_heads = keys.data.shape[2]
+    kv_heads = keys.data.shape[1]
     if kv_heads < 1 or q.shape[1] % kv_heads:
         raise ValueError(f"{op}: {q.shape[1]} query heads are no multiple of {kv_heads} KV heads")
     return kv_heads

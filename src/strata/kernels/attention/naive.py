@@ -24,7 +24,7 @@ import torch
 
 from strata.kernels.activate.naive import exp
 from strata.kernels.exact import LANES, add, divide, fma, lane_dot, lane_tree, multiply
-from strata.kernels.views import PagedPlane, Rows
+from strata.kernels.views import KV_BLOCK, PagedPlane, Rows
 
 Array = npt.NDArray[np.float32]
 Index = npt.NDArray[np.int32]
@@ -39,8 +39,19 @@ def gather(plane: PagedPlane, slot: int, positions: Index) -> Array:
     pages = plane.table.numpy()[slot, positions // plane.page]
     if pages.size and (int(pages.min()) < 0 or int(pages.max()) >= plane.data.shape[0]):
         raise IndexError(f"slot {slot}: page outside 0 .. {plane.data.shape[0] - 1} in its page table")
-    entries: Array = plane.data.numpy()[pages, positions % plane.page]
-    return entries
+    return read(plane, pages, positions % plane.page)
+
+
+def read(plane: PagedPlane, pages: Index, places: Index) -> Array:
+    """Entries as float32: bfloat16 exactly, int8 as float(q) * d with one rounding."""
+    if plane.data.dtype is torch.bfloat16:
+        halves = plane.data.view(torch.int16).numpy()[plane.at(pages, places)].view(np.uint16)
+        return (halves.astype(np.uint32) << 16).view(np.float32)
+    entries = plane.data.numpy()[plane.at(pages, places)].astype(np.float32)
+    if plane.scales is None:
+        return entries
+    d = plane.scales.numpy()[plane.at(pages, places)]
+    return multiply(entries.reshape(*d.shape, KV_BLOCK), d[..., None]).reshape(entries.shape)
 
 
 def lane_sum(x: Array) -> Array:
@@ -122,10 +133,10 @@ def attend(q: Array, keys: Array, values: Array, counts: Index, scale: float) ->
 
 def check_heads(op: str, q: torch.Tensor, keys: PagedPlane, values: PagedPlane) -> None:
     """ValueError when head counts or dims of q [T, heads, d], keys and values do not fit together."""
-    kv_heads, dim = (int(n) for n in keys.data.shape[2:])
-    if q.shape[1] % kv_heads or q.shape[2] != dim or tuple(values.data.shape) != tuple(keys.data.shape):
+    kv_heads, dim = keys.entry
+    if q.shape[1] % kv_heads or q.shape[2] != dim or values.entry != keys.entry:
         raise ValueError(
-            f"{op}: q {tuple(q.shape)}, keys {tuple(keys.data.shape)}, values {tuple(values.data.shape)} do not fit"
+            f"{op}: q {tuple(q.shape)}, entries of keys {keys.entry} and of values {values.entry} do not fit"
         )
 
 

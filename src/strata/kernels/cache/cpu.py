@@ -1,9 +1,9 @@
-"""cache_write and pool_blocks in C++ (csrc/layers_bind.cpp, layers_small.cpp); bits as cache/naive.py."""
+"""cache_write and pool_blocks in C++ (csrc/layers_cache.cpp, layers_small.cpp); bits as cache/naive.py."""
 
 import torch
 
 from strata.kernels import _native
-from strata.kernels.addresses import floats, integers, plane
+from strata.kernels.addresses import float_plane, floats, integers, plane
 from strata.kernels.native import Native
 from strata.kernels.views import PagedPlane
 
@@ -11,7 +11,7 @@ from strata.kernels.views import PagedPlane
 def cache_write(native: Native, paged: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
     """See Ops.cache_write; IndexError, with nothing written, when an entry lies on no page."""
     count = entries.shape[0]
-    entry = paged.data.shape[2:]
+    entry = paged.entry
     _native.cache_write(
         native.handle,
         plane("cache_write: plane", paged, entry),
@@ -30,7 +30,7 @@ def pool_blocks(native: Native, raw: PagedPlane, slots: torch.Tensor, blocks: to
     out = native.empty(count, dim)
     _native.pool_blocks(
         native.handle,
-        plane("pool_blocks: raw", raw, (dim,)),
+        float_plane("pool_blocks: raw", raw, (dim,)),
         integers("pool_blocks: slots", slots, (count,)),
         integers("pool_blocks: blocks", blocks, (count,)),
         count,

@@ -3,12 +3,12 @@
 // Sizes and dtypes are checked by the Python wrappers; what lies inside index arrays (slots, positions, page tables) is
 // checked here, before anything is written.
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
 #include "bind.h"
 #include "layers_attention.h"
+#include "layers_cache.h"
 #include "layers_select.h"
 #include "layers_small.h"
 #include "native.h"
@@ -23,7 +23,8 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// A paged plane as Python names it: (data, table, pages, page, slots, pages per slot, width).
+// A paged plane as Python names it: (data, table, pages, page, slots, pages per slot, heads,
+// values per head, type, scales).
 struct PlaneArgs {
     Plane plane;
     int64_t pages, slots;
@@ -55,10 +56,15 @@ struct PlaneArgs {
 };
 
 PlaneArgs plane_of(const nb::tuple& t) {
-    return {{at<const void>(nb::cast<uintptr_t>(t[0])), at<const int32_t>(nb::cast<uintptr_t>(t[1])),
-             nb::cast<int64_t>(t[3]), nb::cast<int64_t>(t[5]), nb::cast<int64_t>(t[6])},
-            nb::cast<int64_t>(t[2]),
-            nb::cast<int64_t>(t[4])};
+    const Plane plane = {at<const void>(nb::cast<uintptr_t>(t[0])),
+                         at<const int32_t>(nb::cast<uintptr_t>(t[1])),
+                         nb::cast<int64_t>(t[3]),
+                         nb::cast<int64_t>(t[5]),
+                         nb::cast<int64_t>(t[6]),
+                         nb::cast<int64_t>(t[7]),
+                         static_cast<KvType>(nb::cast<int64_t>(t[8])),
+                         at<const float>(nb::cast<uintptr_t>(t[9]))};
+    return {plane, nb::cast<int64_t>(t[2]), nb::cast<int64_t>(t[4])};
 }
 
 // Every row's slot is there and its position is not negative; `seen(row)` gives the entries it reads.
@@ -89,7 +95,7 @@ int64_t count_bundles(const int32_t* slot, int64_t rows, int64_t rows_per_bundle
 }
 
 // Up to 128 queries pass over the cache together: their scores of a block, 128 KiB, stay in the second cache. Blocks
-// are shared out when units are fewer than four a thread and the work is worth a second fork (4 M multiply-adds, 40 us).
+// are shared out when units are fewer than four a thread and the work is worth a second fork (4 M multiply-adds).
 AttentionPlan plan_attention(const AttentionCall& call, int64_t longest, int64_t threads) {
     const int64_t blocks = (longest + kBlock - 1) / kBlock, work = 2 * call.rows * call.heads * call.dim * longest;
     AttentionPlan plan = {call.listed ? 1 : std::max<int64_t>(1, 128 / call.group()), 0, blocks, 0};
@@ -193,19 +199,14 @@ void select_blocks(Native& native, uintptr_t q, const nb::tuple& keys, uintptr_t
 void cache_write(Native& native, const nb::tuple& plane, uintptr_t slots, uintptr_t entries, uintptr_t x, int64_t n) {
     const PlaneArgs p = plane_of(plane);
     nb::gil_scoped_release free;
-    native.run("cache_write", [=](Native&) {
+    native.run("cache_write", [=](Native& owner) {
         const auto* slot = at<const int32_t>(slots);
         const auto* entry = at<const int32_t>(entries);
         for (int64_t i = 0; i < n; ++i) {
             p.check_slot(slot[i]);
             if (entry[i] != kNoEntry) p.page_of(slot[i], entry[i]);
         }
-        const int64_t width = p.plane.width;
-        for (int64_t i = 0; i < n; ++i)
-            if (entry[i] != kNoEntry)
-                memcpy(const_cast<float*>(p.plane.floats()) +
-                           (p.page_of(slot[i], entry[i]) * p.plane.page + entry[i] % p.plane.page) * width,
-                       at<const float>(x) + i * width, static_cast<size_t>(width) * sizeof(float));
+        pick_cache_kernels(owner.isa()).write(owner.pool(), p.plane, slot, entry, at<const float>(x), n);
     });
 }
 

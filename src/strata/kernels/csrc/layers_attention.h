@@ -14,7 +14,7 @@ constexpr int64_t kBlock = 256;  // positions that share one maximum: attention/
 struct AttentionCall {
     const float* q;           // [rows, heads, dim]
     float* out;               // [rows, heads, dim]
-    Plane keys, values;       // width = kv_heads * dim
+    Plane keys, values;
     const int32_t* slot;      // [rows]
     const int32_t* position;  // [rows]
     const int32_t* listed;    // [rows, list_width] positions, or null: 0 .. position
@@ -23,8 +23,10 @@ struct AttentionCall {
     int64_t rows, heads, kv_heads, dim;
     float scale;
 
-    int64_t group() const { return heads / kv_heads; }
-    int64_t seen(int64_t row) const { return listed ? count[row] : static_cast<int64_t>(position[row]) + 1; }
+    __attribute__((always_inline)) int64_t group() const { return heads / kv_heads; }
+    __attribute__((always_inline)) int64_t seen(int64_t row) const {
+        return listed ? count[row] : static_cast<int64_t>(position[row]) + 1;
+    }
 };
 
 // How a call is shared out. A unit is a bundle of rows of one slot with one KV head: their query heads pass over the
@@ -36,13 +38,15 @@ struct AttentionPlan {
     int64_t blocks_at_once;  // 0: units run whole
 };
 
-constexpr int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
+static constexpr int64_t padded(int64_t n) { return (n + 15) / 16 * 16; }
 constexpr int64_t kValueTile = 32;  // entries whose values stay in the first cache while all queries use them
 
 // Floats of one block's result: a maximum, a sum and `dim` weighted sums for every query.
-constexpr int64_t partial_floats(int64_t queries, int64_t dim) { return 2 * padded(queries) + padded(queries * dim); }
+static constexpr int64_t partial_floats(int64_t queries, int64_t dim) {
+    return 2 * padded(queries) + padded(queries * dim);
+}
 // Floats that a worker needs: places, queries, a tile of converted entries, scores.
-constexpr int64_t worker_floats(int64_t queries, int64_t dim) {
+static constexpr int64_t worker_floats(int64_t queries, int64_t dim) {
     return 4 * kBlock + 4 * padded(queries) + padded(kValueTile * dim) + queries * kBlock;
 }
 

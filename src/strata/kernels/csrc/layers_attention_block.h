@@ -4,6 +4,7 @@
 
 #include "layers_attention.h"
 #include "layers_dots.h"
+#include "layers_kv.h"
 #include "layers_softmax.h"
 
 namespace strata::STRATA_ISA {
@@ -23,7 +24,7 @@ struct Partial {
 
 // A worker's own memory.
 struct Area {
-    int64_t* places;      // [kBlock] of the cache
+    int64_t* places;      // [kBlock] where head 0 of each entry lies, in heads
     const float** query;  // [queries]
     int64_t* seen;        // [queries] entries of the block
     float* tile;          // [kValueTile][dim] converted entries
@@ -71,11 +72,11 @@ void fill_places(const AttentionCall& call, const Plane& plane, int64_t row, int
     const int32_t* table = plane.table + call.slot[row] * plane.pages_per_slot;
     if (call.listed) {
         const int32_t* listed = call.listed + row * call.list_width + j0;
-        for (int64_t j = 0; j < n; ++j) places[j] = table[listed[j] / plane.page] * plane.page + listed[j] % plane.page;
+        for (int64_t j = 0; j < n; ++j) places[j] = plane.place(table, listed[j]);
     } else {
         int64_t page = j0 / plane.page, inside = j0 % plane.page;
         for (int64_t j = 0; j < n; ++page, inside = 0)
-            for (const int64_t first = table[page] * plane.page; inside < plane.page && j < n; ++inside)
+            for (const int64_t first = plane.place(table, page * plane.page); inside < plane.page && j < n; ++inside)
                 places[j++] = first + inside;
     }
     for (int64_t j = n; j < padded(n); ++j) places[j] = places[0];
@@ -87,18 +88,27 @@ struct Tile {
     int64_t offset[kValueTile];
 };
 
-STRATA_INLINE void open_tile(const Plane& plane, int64_t first, const int64_t* places, int count, Tile* tile) {
-    tile->base = plane.floats() + first;
-    for (int i = 0; i < count; ++i) tile->offset[i] = places[i] * plane.width;
-}
+// Asks for the entries of the next tile, a few lines at a time beside the work on this one: one core's line buffers
+// hold two dozen, and waiting for memory between tiles cost half of a decode step's attention.
+struct Ahead {
+    const char* base;
+    const int64_t* entry;
+    const int64_t* end;
+    int64_t entry_bytes, byte, share;
 
-// Asks for entries that are read next.
-STRATA_INLINE void prefetch_entries(const Plane& plane, int64_t first, int64_t dim, const int64_t* places, int count) {
-    for (int i = 0; i < count; ++i) {
-        const char* at = reinterpret_cast<const char*>(plane.floats() + places[i] * plane.width + first);
-        for (int64_t b = 0; b < dim * static_cast<int64_t>(sizeof(float)); b += 64) __builtin_prefetch(at + b);
+    Ahead(const Plane& plane, int64_t first, const int64_t* places, int64_t count, int64_t steps)
+        : base(static_cast<const char*>(plane.data) + first * plane.value_bytes()), entry(places),
+          end(places + (count > 0 ? count : 0)), entry_bytes(plane.dim * plane.value_bytes()), byte(0),
+          share((count * ((entry_bytes + 63) / 64) + steps - 1) / steps) {}
+
+    void step() {
+        for (int64_t left = share; left > 0 && entry != end; --left) {
+            __builtin_prefetch(base + *entry * entry_bytes + byte, 0, 2);
+            byte += 64;
+            if (byte >= entry_bytes) byte = 0, ++entry;
+        }
     }
-}
+};
 
 template <int N>
 struct Count {
@@ -153,16 +163,37 @@ struct BlockWork {
         return i;
     }
 
+    int64_t first_value(const Plane& plane) const { return plane.head_step() * unit.kv_head; }
+
+    // Floats are read where they are; other types are converted to the worker's memory.
+    Tile open(const Plane& plane, int64_t t, int64_t count) const {
+        const bool there = plane.type == KvType::f32;
+        Tile tile;
+        tile.base = there ? plane.floats() + first_value(plane) : area.tile;
+        for (int64_t i = 0; i < count; ++i) tile.offset[i] = (there ? area.places[t + i] : i) * call.dim;
+        for (int64_t i = 0; i < count && !there; ++i)
+            read_values(plane, area.places[t + i] * call.dim + first_value(plane), call.dim, area.tile + i * call.dim);
+        return tile;
+    }
+
+    // What comes after the tile at t: the next one of this plane, then the first values.
+    Ahead beyond(int64_t t, int64_t size, const Plane& plane) const {
+        const int64_t batches = (queries - first_beyond(t) + kQueries - 1) / kQueries, left = longest - t - size;
+        if (left > 0 || &plane == &call.values)
+            return {plane, first_value(plane), area.places + t + size, left < size ? left : size, 4 * batches};
+        const int64_t values = longest < kValueTile ? longest : kValueTile;
+        return {call.values, first_value(call.values), area.places, values, 4 * batches};
+    }
+
     void score() const {
         const V scale = vset(call.scale);
         for (int64_t t = 0; t < longest; t += W) {
-            Tile tile;
-            open_tile(call.keys, unit.kv_head * call.dim, area.places + t, W, &tile);
-            if (t + W < longest) prefetch_entries(call.keys, unit.kv_head * call.dim, call.dim, area.places + t + W, W);
+            const Tile tile = open(call.keys, t, W);
+            Ahead ahead = beyond(t, W, call.keys);
             by_queries(first_beyond(t), queries, [&](int64_t i, auto count) {
                 constexpr int Q = decltype(count)::value;
                 V dots[Q];
-                key_dots<Q>(area.query + i, tile.base, tile.offset, call.dim, dots);
+                key_dots<Q>(area.query + i, tile.base, tile.offset, call.dim, dots, [&] { ahead.step(); });
                 for (int q = 0; q < Q; ++q) vstore(area.scores + (i + q) * kBlock + t, vmul(dots[q], scale));
             });
         }
@@ -182,16 +213,17 @@ struct BlockWork {
         memset(to.sums, 0, static_cast<size_t>(queries * call.dim) * sizeof(float));
         for (int64_t t = 0; t < longest; t += kValueTile) {
             const int64_t left = longest - t, n = left < kValueTile ? left : kValueTile;
-            Tile tile;
-            open_tile(call.values, unit.kv_head * call.dim, area.places + t, static_cast<int>(n), &tile);
+            const Tile tile = open(call.values, t, n);
+            Ahead ahead = beyond(t, kValueTile, call.values);
             by_queries(first_beyond(t), queries, [&](int64_t i, auto count) {
-                sum_tile<decltype(count)::value>(tile, t, n, i);
+                sum_tile<decltype(count)::value>(tile, t, n, i, ahead);
             });
         }
     }
 
     template <int Q>
-    inline __attribute__((always_inline)) void sum_tile(const Tile& tile, int64_t t, int64_t n, int64_t i) const {
+    inline __attribute__((always_inline)) void sum_tile(const Tile& tile, int64_t t, int64_t n, int64_t i,
+                                                        Ahead& ahead) const {
         float* sums[Q];
         const float* e[Q];
         int64_t seen[Q], shared = n;
@@ -202,7 +234,7 @@ struct BlockWork {
             shared = seen[q] < shared ? seen[q] : shared;
         }
         if (shared < 0) shared = 0;
-        add_all_values<Q>(sums, e, tile.base, tile.offset, 0, shared, call.dim);
+        add_all_values<Q>(sums, e, tile.base, tile.offset, 0, shared, call.dim, [&] { ahead.step(); });
         for (int q = 0; q < Q && Q > 1; ++q)
             if (seen[q] > shared) add_rest(sums + q, e + q, tile, shared, seen[q]);
     }
@@ -210,7 +242,7 @@ struct BlockWork {
     // Entries that the other queries beside this one do not see: the diagonal of a prompt.
     __attribute__((noinline)) void add_rest(float* const* sums, const float* const* e, const Tile& tile, int64_t from,
                                             int64_t end) const {
-        add_all_values<1>(sums, e, tile.base, tile.offset, from, end, call.dim);
+        add_all_values<1>(sums, e, tile.base, tile.offset, from, end, call.dim, [] {});
     }
 };
 

@@ -93,9 +93,10 @@ STRATA_INLINE void quad_dots(const float* const* query, const float* base, const
     for (int q = 0; q < Q; ++q) quad[q] = fold_keys(folded[q]);
 }
 
-// out[q] = dots of query q with the W keys at base + offset[i].
-template <int Q>
-STRATA_INLINE void key_dots(const float* const* query, const float* base, const int64_t* offset, int64_t dim, V* out) {
+// out[q] = dots of query q with the W keys at base + offset[i]; `beside()` runs four times, between quads.
+template <int Q, class F>
+STRATA_INLINE void key_dots(const float* const* query, const float* base, const int64_t* offset, int64_t dim, V* out,
+                            const F& beside) {
     if (dim % kLanes) {
         for (int q = 0; q < Q; ++q) {
             float dots[W];
@@ -105,7 +106,10 @@ STRATA_INLINE void key_dots(const float* const* query, const float* base, const 
         return;
     }
     V quad[4][Q];
-    for (int m = 0; m < 4; ++m) quad_dots<Q>(query, base, offset + m, dim, quad[m]);
+    for (int m = 0; m < 4; ++m) {
+        beside();
+        quad_dots<Q>(query, base, offset + m, dim, quad[m]);
+    }
 #pragma GCC unroll 4
     for (int q = 0; q < Q; ++q) out[q] = fold_quads(quad[0][q], quad[1][q], quad[2][q], quad[3][q]);
 }

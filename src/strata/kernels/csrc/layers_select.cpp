@@ -12,7 +12,7 @@ void score_blocks(const SelectCall& call, int64_t t, int64_t j0, int64_t j1, int
         int64_t offset[W];
         for (int64_t i = 0; i < W; ++i) {
             const int64_t entry = j + i < n ? j + i : j;
-            offset[i] = (table[entry / call.keys.page] * call.keys.page + entry % call.keys.page) * call.keys.width;
+            offset[i] = (table[entry / call.keys.page] * call.keys.page + entry % call.keys.page) * call.keys.dim;
         }
         V total = vzero();
         int64_t h = 0;
@@ -21,13 +21,13 @@ void score_blocks(const SelectCall& call, int64_t t, int64_t j0, int64_t j1, int
             const float* q = call.q + (t * call.heads + h) * call.dim;
             const float* queries[kQueries] = {q, q + call.dim, q + 2 * call.dim};
             V dots[kQueries];
-            key_dots<kQueries>(queries, call.keys.floats(), offset, call.dim, dots);
+            key_dots<kQueries>(queries, call.keys.floats(), offset, call.dim, dots, [] {});
             for (int i = 0; i < kQueries; ++i) total = vadd(total, vmax(vzero(), dots[i]));
         }
         for (; h < call.heads; ++h) {
             const float* q = call.q + (t * call.heads + h) * call.dim;
             V dots[1];
-            key_dots<1>(&q, call.keys.floats(), offset, call.dim, dots);
+            key_dots<1>(&q, call.keys.floats(), offset, call.dim, dots, [] {});
             total = vadd(total, vmax(vzero(), dots[0]));
         }
         vstore(scores + j, total);

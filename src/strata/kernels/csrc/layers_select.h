@@ -11,7 +11,7 @@ namespace strata {
 
 struct SelectCall {
     const float* q;           // [rows, heads, dim]
-    Plane keys;               // width = dim; entry j is block j's key
+    Plane keys;               // one head; entry j is block j's key
     const int32_t* slot;      // [rows]
     const int32_t* position;  // [rows]
     int64_t rows, heads, dim, ratio, budget;

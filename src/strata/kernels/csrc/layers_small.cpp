@@ -121,16 +121,16 @@ void stream_add(Pool& pool, const float* residual, const float* y, const float* 
 void pool_blocks(Pool& pool, const Plane& raw, const int32_t* slots, const int32_t* blocks, int64_t n, int64_t ratio,
                  float* out) {
     const float count = static_cast<float>(ratio);
-    over_pieces(pool, n, raw.width, n * ratio * raw.width, [=](int64_t t, int64_t first, int64_t end) {
+    over_pieces(pool, n, raw.dim, n * ratio * raw.dim, [=](int64_t t, int64_t first, int64_t end) {
         const int32_t* table = raw.table + slots[t] * raw.pages_per_slot;
-        float* __restrict to = out + t * raw.width;
+        float* __restrict to = out + t * raw.dim;
         if (blocks[t] == kNoEntry) {
             for (int64_t i = first; i < end; ++i) to[i] = 0.0f;
             return;
         }
         for (int64_t r = 0; r < ratio; ++r) {
             const int64_t entry = blocks[t] * ratio + r;
-            const float* from = raw.floats() + (table[entry / raw.page] * raw.page + entry % raw.page) * raw.width;
+            const float* from = raw.floats() + (table[entry / raw.page] * raw.page + entry % raw.page) * raw.dim;
             if (r == 0)
                 for (int64_t i = first; i < end; ++i) to[i] = from[i];
             else

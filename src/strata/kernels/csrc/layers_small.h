@@ -9,9 +9,6 @@
 
 namespace strata {
 
-// In a list of entries or blocks: nothing here, neither read nor written (a mean of nothing is 0).
-constexpr int32_t kNoEntry = -1;
-
 struct SmallKernels {
     // logits [rows, experts] -> ids, weights [rows, top_k]; scratch: per worker `experts` floats.
     void (*route)(Pool&, const float* logits, int32_t* ids, float* weights, int64_t rows, int64_t experts, int64_t top_k,
@@ -21,7 +18,7 @@ struct SmallKernels {
     // residual, out [rows, streams * hidden], y [rows, hidden], weights [rows, streams]
     void (*stream_add)(Pool&, const float* residual, const float* y, const float* weights, float* out, int64_t rows,
                        int64_t streams, int64_t hidden);
-    // Means of the entries block * ratio .. + ratio - 1 of the listed blocks -> out [n, raw.width]
+    // Means of the entries block * ratio .. + ratio - 1 of the listed blocks -> out [n, raw.dim]
     void (*pool_blocks)(Pool&, const Plane& raw, const int32_t* slots, const int32_t* blocks, int64_t n, int64_t ratio,
                         float* out);
 };

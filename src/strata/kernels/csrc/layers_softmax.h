@@ -35,10 +35,10 @@ STRATA_INLINE void exp_below(float* s, int64_t n, float top) {
 }
 
 // sum[q][c] = fma(e[q][j], value_j[c], sum[q][c]) for j0 <= j < j1 in order, N vectors of dims from c on while they
-// fit.
-template <int Q, int N>
+// fit; `beside()` runs once every 8 entries.
+template <int Q, int N, class F>
 STRATA_INLINE int64_t add_values(float* const* sum, const float* const* e, const float* base, const int64_t* offset,
-                                 int64_t j0, int64_t j1, int64_t c, int64_t dim) {
+                                 int64_t j0, int64_t j1, int64_t c, int64_t dim, const F& beside) {
     for (; c + N * W <= dim; c += N * W) {
         V acc[Q][N];
 #pragma GCC unroll 8
@@ -46,6 +46,7 @@ STRATA_INLINE int64_t add_values(float* const* sum, const float* const* e, const
 #pragma GCC unroll 8
             for (int i = 0; i < N; ++i) acc[q][i] = vload(sum[q] + c + i * W);
         for (int64_t j = j0; j < j1; ++j) {
+            if (j % 8 == 0) beside();
             const float* value = base + offset[j] + c;
             V weight[Q];
 #pragma GCC unroll 8
@@ -65,12 +66,12 @@ STRATA_INLINE int64_t add_values(float* const* sum, const float* const* e, const
     return c;
 }
 
-template <int Q>
+template <int Q, class F>
 STRATA_INLINE void add_all_values(float* const* sum, const float* const* e, const float* base, const int64_t* offset,
-                                  int64_t j0, int64_t j1, int64_t dim) {
+                                  int64_t j0, int64_t j1, int64_t dim, const F& beside) {
     constexpr int kWide = W == 16 ? 8 : 4;  // 24 accumulators of 32 registers, or 12 of 16
-    int64_t c = add_values<Q, kWide>(sum, e, base, offset, j0, j1, 0, dim);
-    c = add_values<Q, 1>(sum, e, base, offset, j0, j1, c, dim);
+    int64_t c = add_values<Q, kWide>(sum, e, base, offset, j0, j1, 0, dim, beside);
+    c = add_values<Q, 1>(sum, e, base, offset, j0, j1, c, dim, beside);
     for (; c < dim; ++c)
         for (int q = 0; q < Q; ++q)
             for (int64_t j = j0; j < j1; ++j) sum[q][c] = __builtin_fmaf(e[q][j], base[offset[j] + c], sum[q][c]);

@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels import _native
-from strata.kernels.addresses import floats, integers, plane
+from strata.kernels.addresses import float_plane, floats, integers, plane
 from strata.kernels.attention.cpu import kv_heads_of
 from strata.kernels.native import Native
 from strata.kernels.views import PagedPlane, Rows
@@ -21,7 +21,7 @@ def select_blocks(
     _native.select_blocks(
         native.handle,
         floats("select_blocks: q", q, q.shape),
-        plane("select_blocks: block_keys", block_keys, (dim,)),
+        float_plane("select_blocks: block_keys", block_keys, (dim,)),
         integers("select_blocks: slot", rows.slot, (num_rows,)),
         integers("select_blocks: position", rows.position, (num_rows,)),
         num_rows,
