@@ -19,7 +19,7 @@ BLOCK = 128
 @pytest.mark.parametrize("name", FORMAT_CODES)
 def test_every_format_with_many_rows(name: str, isa: Isa) -> None:
     rng = np.random.default_rng(FORMAT_CODES[name] + 100)
-    sizes = (32, 96, 160, 256, 512, 640, 768, 1280)
+    sizes = (32, 96, 160, 256, 512, 640, 768, 1280, 2816)
     for cols in [size for size in sizes if size % FORMATS[name].block == 0]:
         rows, count = int(rng.integers(1, 38)), int(rng.integers(9, 24))
         w, x = weight(name, rows, cols, rng), activations(count, cols, rng)

@@ -38,20 +38,26 @@ static inline size_t panel_bytes(int64_t cols) {
     return static_cast<size_t>(coded > floats ? coded : floats) + 64;
 }
 
-// Lines of weights to fetch into the cache while the rows before them are multiplied.
+static inline int64_t row_bytes_of(const WeightView& weight) {
+    const Format& format = formats[weight.format];
+    return weight.cols / format.block * format.bytes;
+}
+
+// Weights to fetch into the second-level cache while those before them are multiplied.
 struct Ahead {
     const uint8_t* at;
     const uint8_t* end;
-    int64_t step;  // bytes per tile
-    void go() {
+    // A share of the lines: one of `tiles`.
+    void go(int64_t step) {
         const uint8_t* to = at + step < end ? at + step : end;
         for (; at < to; at += 64) __builtin_prefetch(at, 0, 2);
     }
 };
 
-static inline int64_t row_bytes_of(const WeightView& weight) {
-    const Format& format = formats[weight.format];
-    return weight.cols / format.block * format.bytes;
+// The band of rows from `first` on, up to `last`.
+static inline Ahead band_ahead(const WeightView& weight, int64_t first, int64_t last) {
+    const int64_t row_bytes = row_bytes_of(weight), after = first + band_rows < last ? first + band_rows : last;
+    return {weight.data + first * row_bytes, weight.data + (after > first ? after : first) * row_bytes};
 }
 
 // Rows `row` .. `row` + 3 of a weight that holds codes; where it has fewer, the last one again.
@@ -76,14 +82,16 @@ static inline void decode_panel(const WeightView& weight, int64_t row, uint8_t* 
 }
 
 template <int sub, bool minima>
-static inline void coded_panel(const uint8_t* panel, int offset, const Records& x, const Some& some, float* out,
-                               Ahead& ahead) {
+static inline void coded_panel(const uint8_t* panel, int offset, const Records& x, int64_t cols, const Some& some,
+                               float* out, Ahead& ahead) {
+    const int64_t tiles = band_rows / panel_rows * ((some.count() + 1) / 2), left = ahead.end - ahead.at;
+    const int64_t step = left > 0 ? (left / tiles + 64) / 64 * 64 : 0;
     for (int64_t i = some.from; i < some.to; i += 2, out += 2 * band_rows) {
         const bool pair = i + 1 < some.to;
         const uint8_t* both[2] = {x.at(some.row(i)), pair ? x.at(some.row(i + 1)) : nullptr};
-        if (pair) tile<sub, minima, 2>(panel, offset, both, x.groups, out);
-        else tile<sub, minima, 1>(panel, offset, both, x.groups, out);
-        ahead.go();
+        if (pair) tile<sub, minima, 2>(panel, offset, both, cols, out);
+        else tile<sub, minima, 1>(panel, offset, both, cols, out);
+        ahead.go(step);
     }
 }
 
@@ -113,27 +121,23 @@ static inline void float_panel(const WeightView& weight, int64_t row, const Rows
 }
 
 // out[16 * i + r]: weight row `first` + r with the i-th of the input rows, for 16 rows, of which those from `last` on
-// are of no account. Meanwhile the rows that follow are fetched.
+// are of no account. Meanwhile what lies `ahead` is fetched.
 static inline void band(const WeightView& weight, int64_t first, int64_t last, const Rows& in, const Some& some,
-                        uint8_t* scratch, float* out) {
+                        Ahead ahead, uint8_t* scratch, float* out) {
     const Format& format = formats[weight.format];
     const Records& x = format.sub == 16 ? in.by16 : in.by32;
-    const int64_t row_bytes = row_bytes_of(weight), next = first + band_rows, after = next + band_rows;
-    const int64_t tiles = band_rows / panel_rows * ((some.count() + 1) / 2);
-    Ahead ahead{weight.data + next * row_bytes, weight.data + (after < last ? after : last) * row_bytes,
-                (band_rows * row_bytes / tiles + 63) / 64 * 64};
-    for (int64_t row = first; row < next && row < last; row += panel_rows) {
+    for (int64_t row = first; row < first + band_rows && row < last; row += panel_rows) {
         float* to = out + row - first;
         if (format.sub == 0) {
             float_panel(weight, row, in, some, reinterpret_cast<float*>(scratch), to);
         } else if (format.sub == 32) {
             decode_panel<32>(weight, row, scratch);
-            if (format.minima) coded_panel<32, true>(scratch, format.offset, x, some, to, ahead);
-            else coded_panel<32, false>(scratch, format.offset, x, some, to, ahead);
+            if (format.minima) coded_panel<32, true>(scratch, format.offset, x, in.cols, some, to, ahead);
+            else coded_panel<32, false>(scratch, format.offset, x, in.cols, some, to, ahead);
         } else {
             decode_panel<16>(weight, row, scratch);
-            if (format.minima) coded_panel<16, true>(scratch, format.offset, x, some, to, ahead);
-            else coded_panel<16, false>(scratch, format.offset, x, some, to, ahead);
+            if (format.minima) coded_panel<16, true>(scratch, format.offset, x, in.cols, some, to, ahead);
+            else coded_panel<16, false>(scratch, format.offset, x, in.cols, some, to, ahead);
         }
     }
     if (weight.scale != 1.0f)

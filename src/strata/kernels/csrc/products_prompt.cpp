@@ -51,13 +51,19 @@ void over_bands(int64_t first, int64_t last, const Some& all, int64_t block, Bod
                  Some{all.list, from, from + block < all.to ? from + block : all.to});
 }
 
+// `count` values of a band; a copy of a known size is two moves.
+void put(float* to, const float* from, int64_t count) {
+    if (count == band_rows) memcpy(to, from, 4 * band_rows);
+    else memcpy(to, from, 4 * count);
+}
+
 // A matrix's rows [first, last): out[row, first ..].
 void linear_chunk(const WeightView& weight, int64_t first, int64_t last, const Rows& in, float* out, uint8_t* scratch) {
     alignas(64) float y[most_inputs * band_rows];
     over_bands(first, last, {nullptr, 0, in.rows}, input_block(in), [&](int64_t base, int64_t count, const Some& some) {
-        band(weight, base, last, in, some, scratch, y);
+        band(weight, base, last, in, some, band_ahead(weight, base + band_rows, last), scratch, y);
         for (int64_t i = some.from; i < some.to; ++i)
-            memcpy(out + i * weight.rows + base, y + (i - some.from) * band_rows, 4 * count);
+            put(out + i * weight.rows + base, y + (i - some.from) * band_rows, count);
     });
 }
 
@@ -67,8 +73,9 @@ void gate_up(const ExpertsJob& job, const Rows& in, int expert, int64_t first, i
     alignas(64) float gate[most_inputs * band_rows], up[most_inputs * band_rows];
     const Some pairs{job.row, job.begin[expert], job.begin[expert + 1]};
     over_bands(first, last, pairs, input_block(in), [&](int64_t base, int64_t count, const Some& some) {
-        band(*job.gate[expert], base, last, in, some, scratch, gate);
-        band(*job.up[expert], base, last, in, some, scratch, up);
+        const WeightView &left = *job.gate[expert], &right = *job.up[expert];
+        band(left, base, last, in, some, band_ahead(right, base, last), scratch, gate);
+        band(right, base, last, in, some, band_ahead(left, base + band_rows, last), scratch, up);
         for (int64_t i = some.from; i < some.to; ++i) {
             float* y = hidden + i * job.width + base;
             const float *g = gate + (i - some.from) * band_rows, *u = up + (i - some.from) * band_rows;
@@ -85,9 +92,13 @@ void down_combine(const ExpertsJob& job, const Rows& hidden, int64_t first, int6
     for (int expert = 0; expert < job.count; ++expert) {
         const Some pairs{nullptr, job.begin[expert], job.begin[expert + 1]};
         over_bands(first, last, pairs, input_block(hidden), [&](int64_t base, int64_t count, const Some& some) {
-            band(*job.down[expert], base, last, hidden, some, scratch, y);
+            const bool next = base + band_rows >= last && expert + 1 < job.count;
+            const WeightView& weight = *job.down[expert];
+            const Ahead ahead = next ? band_ahead(*job.down[expert + 1], first, last)
+                                     : band_ahead(weight, base + band_rows, last);
+            band(weight, base, last, hidden, some, ahead, scratch, y);
             for (int64_t i = some.from; i < some.to; ++i)
-                memcpy(outputs + i * width + base - first, y + (i - some.from) * band_rows, 4 * count);
+                put(outputs + i * width + base - first, y + (i - some.from) * band_rows, count);
         });
     }
     for (int64_t row = 0; row < job.rows; ++row) {

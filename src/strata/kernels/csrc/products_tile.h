@@ -20,10 +20,12 @@ constexpr int64_t panel_group_bytes = panel_rows * (16 * sub + 128);
 #if STRATA_AVX512
 
 // Lane i: the tree over the 16 lanes of v[i], for 8 vectors.
-static inline __m256 tree8(const __m512* v) {
+__attribute__((always_inline)) static inline __m256 tree8(const __m512* v) {
     __m512 a[4], b[2];
+#pragma GCC unroll 4
     for (int i = 0; i < 4; ++i)
         a[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, v[i], v[i + 4]), _mm512_shuffle_f32x4(v[i], v[i + 4], 0x4e));
+#pragma GCC unroll 2
     for (int i = 0; i < 2; ++i) {
         const __m512 turned = _mm512_mask_blend_ps(0xf0f0, a[i + 2], a[i]);
         b[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a[i], a[i + 2]), _mm512_shuffle_f32x4(turned, turned, 0xb1));
@@ -80,15 +82,56 @@ __attribute__((always_inline)) static inline void half_tile(const uint8_t* w, in
     }
 }
 
-// out[16 * n + r]: the product of weight row r of the panel with the records x[n].
+// A last group of at most 8 sub-blocks, in half vectors: at 768 columns that is a quarter of the work saved.
 template <int sub, bool minima, int N>
-static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x, int64_t groups, float* out) {
+__attribute__((always_inline)) static inline void narrow_group(const uint8_t* w, int offset, const uint8_t* const* x,
+                                                               __m512* to) {
+    auto load = [](const void* from) { return _mm256_load_si256(static_cast<const __m256i*>(from)); };
+    auto floats = [](const void* from) { return _mm256_load_ps(static_cast<const float*>(from)); };
+    const uint8_t* scales = w + panel_rows * 16 * sub;
+    __m256i sum[4 * N];
+#pragma GCC unroll 8
+    for (int i = 0; i < 4 * N; ++i) sum[i] = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int step = 0; step < sub / 4; ++step)
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r)
+#pragma GCC unroll 2
+            for (int n = 0; n < N; ++n)
+                sum[4 * n + r] =
+                    _mm256_dpbusd_epi32(sum[4 * n + r], load(w + r * 16 * sub + 64 * step), load(x[n] + 64 * step));
+#pragma GCC unroll 2
+    for (int n = 0; n < N; ++n) {
+        const __m256 d = floats(x[n] + 16 * sub);
+        const __m256i sums = load(x[n] + 16 * sub + 64), surplus = _mm256_mullo_epi32(sums, _mm256_set1_epi32(offset));
+#pragma GCC unroll 4
+        for (int r = 0; r < 4; ++r) {
+            __m512& lane = to[4 * n + r];
+            const __m256i i_b = minima ? sum[4 * n + r] : _mm256_sub_epi32(sum[4 * n + r], surplus);
+            __m256 low = _mm512_castps512_ps256(lane);
+            low = _mm256_fmadd_ps(_mm256_cvtepi32_ps(i_b), _mm256_mul_ps(floats(scales + 64 * r), d), low);
+            if (minima)
+                low = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(sums), _mm256_mul_ps(floats(scales + 256 + 64 * r), d), low);
+            lane = _mm512_insertf32x8(lane, low, 0);
+        }
+    }
+}
+
+// out[16 * n + r]: the product of weight row r of the panel with the records x[n] of `cols` values.
+template <int sub, bool minima, int N>
+__attribute__((always_inline)) static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x,
+                                                       int64_t cols, float* out) {
+    const int64_t whole = (cols + 8 * sub - 1) / (16 * sub), groups = groups_of(cols, sub);
     __m512 lanes[8], high[8];
-    half_tile<sub, minima, N>(panel, offset, x, groups, lanes);
+    const uint8_t *second[N], *last[N];
+#pragma GCC unroll 2
+    for (int n = 0; n < N; ++n) second[n] = x[n] + record_bytes<sub>, last[n] = x[n] + whole * record_bytes<sub>;
+    const uint8_t* last_panel = panel + whole * panel_group_bytes<sub>;
+    half_tile<sub, minima, N>(panel, offset, x, whole, lanes);
+    if (groups > whole && whole % 2 == 0) narrow_group<sub, minima, N>(last_panel, offset, last, lanes);
     if (groups > 1) {
-        const uint8_t* second[N];
-        for (int n = 0; n < N; ++n) second[n] = x[n] + record_bytes<sub>;
-        half_tile<sub, minima, N>(panel + panel_group_bytes<sub>, offset, second, groups - 1, high);
+        half_tile<sub, minima, N>(panel + panel_group_bytes<sub>, offset, second, whole - 1, high);
+        if (groups > whole && whole % 2) narrow_group<sub, minima, N>(last_panel, offset, last, high);
 #pragma GCC unroll 8
         for (int i = 0; i < 4 * N; ++i) lanes[i] = _mm512_add_ps(lanes[i], high[i]);
     }
@@ -167,7 +210,8 @@ static inline void tile_of(const uint8_t* panel, int offset, const uint8_t* cons
 }
 
 template <int sub, bool minima, int N>
-static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x, int64_t groups, float* out) {
+static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x, int64_t cols, float* out) {
+    const int64_t groups = groups_of(cols, sub);
     if (offset == 128) tile_of<sub, minima, true, N>(panel, offset, x, groups, out);
     else tile_of<sub, minima, false, N>(panel, offset, x, groups, out);
 }
@@ -175,7 +219,8 @@ static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* 
 #else
 
 template <int sub, bool minima, int N>
-static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x, int64_t groups, float* out) {
+static inline void tile(const uint8_t* panel, int offset, const uint8_t* const* x, int64_t cols, float* out) {
+    const int64_t groups = groups_of(cols, sub);
     for (int n = 0; n < N; ++n)
         for (int r = 0; r < panel_rows; ++r) {
             float lane[32] = {};
