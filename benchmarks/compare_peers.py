@@ -4,9 +4,10 @@
         [--test decode:0 --test prompt:512 ...] [--rounds 3] [--repeats 2] [--seconds 50] [--out FILE.jsonl]
 
 Every run is one child process and one JSON line in --out; the engines take turns (A B C A B C ...). What --out already
-holds is not run again, so that a long comparison can be cut into pieces: with --seconds nothing is started that would
-probably end later, and the exit code is 3 while something is missing. A run during which other processes took more than
---company of the processors does not count and is repeated. At the end: medians over all repetitions, and ratios.
+holds is not run again (ours: of the same commit), so that a long comparison can be cut into pieces: with --seconds
+nothing is started that would probably end later, and the exit code is 3 while something is missing. A run during which
+other processes took more than --company of the processors does not count and is repeated. At the end: medians over all
+repetitions, and ratios.
 
 Settings: --threads for all; llama.cpp and ik_llama.cpp as they come (f16 keys and values, mapped files, repacking and
 flash attention by their own choice); ours as it comes, other settings by --ours-flags="--kv-type bf16". All read ids
@@ -40,10 +41,17 @@ def read_lines(path: Path) -> list[Line]:
     return [json.loads(text) for text in path.read_text().splitlines() if text] if path.is_file() else []
 
 
-def counted(lines: Iterable[Line], engine: str, model: str, test: str) -> list[Line]:
-    """The undisturbed lines of one engine, model and test."""
+def counted(lines: Iterable[Line], engine: str, model: str, test: str, build: str | None = None) -> list[Line]:
+    """The undisturbed lines of one engine, model and test; ours of one commit only (`build`, else the last one's)."""
     wanted = (engine, model, test)
-    return [x for x in lines if (x["engine"], x["model"], x["test"]) == wanted and not x["disturbed"]]
+    found = [x for x in lines if (x["engine"], x["model"], x["test"]) == wanted and not x["disturbed"]]
+    of = build or (found[-1]["commit"] if found else None)
+    return [x for x in found if x["commit"] is None or x["commit"] == of]
+
+
+def build_of(engine: Engine) -> str | None:
+    """The commit that our lines carry; peers carry none."""
+    return commit(engine.checkout / "src" / "strata") if isinstance(engine, Ours) else None
 
 
 def measure(engine: Engine, run: Run, through: Sequence[str], company: float) -> Line | None:
@@ -62,7 +70,7 @@ def measure(engine: Engine, run: Run, through: Sequence[str], company: float) ->
         "rates": engine.rates(run, done.out),
         "command": [Path(command[0]).name, *command[1:]],
         "machine": {"cpu": processor(), "threads": run.threads},
-        "commit": commit(engine.checkout / "src" / "strata") if isinstance(engine, Ours) else None,
+        "commit": build_of(engine),
         "wall_seconds": done.wall_seconds,
         "company": share if share is None else round(share, 4),
         "disturbed": share is not None and share > company,
@@ -87,7 +95,7 @@ def compare(options: argparse.Namespace, engines: Sequence[Engine], lines: list[
     for model, test, turn, engine in turns(options.models, options.test or TESTS, options.rounds, engines):
         run = Run(model, test, options.threads, options.repeats)
         tries = 0
-        while len(counted(lines, engine.name, model.name, test.name)) <= turn and tries < TRIES:
+        while len(counted(lines, engine.name, model.name, test.name, build_of(engine))) <= turn and tries < TRIES:
             tries += 1
             if deadline is not None and time.perf_counter() + expected(lines, engine, run) > deadline:
                 return False

@@ -29,7 +29,7 @@ Line = dict[str, Any]
 BASE = replace(
     REAL["qwen3moe"],
     hidden=1024,
-    layers=12,
+    layers=6,
     heads=8,
     kv_heads=2,
     experts=64,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import compare_peers
 import pytest
 from child import watched
-from compare_peers import compare, parsed, read_lines, table
+from compare_peers import compare, counted, parsed, read_lines, table
 from peers import Figure, Ik, Llama, Ours, Run, figure_of
 
 DECODE, DEEP, PROMPT, SLOTS = Figure("decode", 0), Figure("decode", 4096), Figure("prompt", 512), Figure("slots", 4)
@@ -106,6 +106,18 @@ def test_a_comparison_goes_on_where_it_stopped(options):
     again = read_lines(options().out)
     assert compare(options(), ENGINES, again)
     assert [x["engine"] for x in again[4:]] == ["ik_llama.cpp"] * 2
+
+
+def test_ours_count_for_one_commit_only():
+    def line(engine, commit, rate):
+        return {"engine": engine, "model": "m.gguf", "test": "decode 0", "commit": commit, "rates": [rate]}
+
+    lines = [line("strata", "old", 1.0), line("llama.cpp", None, 4.0), line("strata", "new", 8.0)]
+    lines = [x | {"disturbed": False} for x in lines]
+    assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0", "old")] == [[1.0]]
+    assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0")] == [[8.0]]
+    assert counted(lines, "strata", "m.gguf", "decode 0", "newest") == []
+    assert table(lines).splitlines()[2].endswith("| 2.00 | - |")
 
 
 def test_nothing_is_started_that_would_end_too_late(options):
