@@ -167,14 +167,13 @@ def batched_words(slots: int) -> list[str]:
     """llama-batched-bench for one number of sequences."""
     each = SLOTS_PROMPT + DECODE_TOKENS
     words = ["-c", str(slots * each + 64), "-npp", str(SLOTS_PROMPT), "-ntg", str(DECODE_TOKENS)]
-    return [*words, "-npl", str(slots), "--output-format", "jsonl"]
+    return [*words, "-npl", str(slots)]
 
 
 def batched_rates(slots: int, output: str) -> list[float]:
-    """The decode rate of all sequences together."""
+    """The decode rate of all sequences together, from a table: PP TG B N_KV T_PP S_PP T_TG S_TG T S."""
     for text in output.splitlines():
-        if text.startswith("{"):
-            line = json.loads(text)
-            if line.get("pl") == slots:
-                return [float(line["speed_tg"])]
+        cells = [cell.strip() for cell in text.strip().strip("|").split("|")]
+        if len(cells) == 10 and cells[2] == str(slots):
+            return [float(cells[7])]
     raise ValueError(f"no line of {slots} sequences in {output[-200:]!r}")

@@ -34,9 +34,7 @@ def test_the_peers_are_asked_for_the_same_work(tools):
     assert words[DEEP][0].endswith("-r 2 -o jsonl -p 0 -n 32 -d 4096")
     assert words[DEEP][1].endswith("-r 1 -o json -p 0 -n 0 -gp 4096,32")
     assert words[PROMPT][0].endswith("-p 512 -n 0") and words[PROMPT][1].endswith("-p 512 -n 0")
-    assert words[SLOTS][0] == words[SLOTS][1] and words[SLOTS][0].endswith(
-        "-npp 64 -ntg 32 -npl 4 --output-format jsonl"
-    )
+    assert words[SLOTS][0] == words[SLOTS][1] and words[SLOTS][0].endswith("-npp 64 -ntg 32 -npl 4")
     ours = Ours(flags=["--kv-type", "f32"])
     command = " ".join(ours.command(run(SLOTS)))
     assert "bench decode m.gguf --threads 2 --repeat 2 --drawn --json --kv-type f32" in command
@@ -52,7 +50,9 @@ def test_rates_are_read_from_every_form_of_output(tools):
     line = json.dumps({"avg_ts": 2.0, "samples_ts": [1.5, 2.5]})
     assert Llama(tools).rates(run(DECODE), line) == [1.5, 2.5]
     assert Ik(tools).rates(run(DECODE), f"warning: something\n[{line}]\n") == [1.5, 2.5]
-    batched = 'noise\n{"pl": 1, "speed_tg": 9.0}\n{"pl": 4, "speed_tg": 21.5}\n'
+    head = "|    PP |     TG |    B |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |      T s |    S t/s |\n"
+    one = "|    64 |     32 |    1 |     96 |    0.2 |    320.0 |    3.5 |      9.0 |    3.7 |    26.0 |\n"
+    batched = f"noise\n{head}|---|---|\n{one}{one.replace('    1 |', '    4 |').replace('9.0', '21.5')}"
     assert Llama(tools).rates(run(SLOTS), batched) == Ik(tools).rates(run(SLOTS), batched) == [21.5]
     assert Ours().rates(run(DECODE), '{"runs": [3.0, 4.0]}\n') == [3.0, 4.0]
     with pytest.raises(ValueError, match="no samples_ts"):

@@ -5,7 +5,7 @@ import resource
 import time
 from pathlib import Path
 
-DISTURBED = 0.03
+DISTURBED = 0.06
 """A measurement beside which others took a larger share than this should not count."""
 
 
