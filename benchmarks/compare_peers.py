@@ -10,7 +10,7 @@ other processes took more than --company of the processors does not count and is
 repetitions, and ratios.
 
 Settings: --threads for all; llama.cpp and ik_llama.cpp as they come (f16 keys and values, mapped files, repacking and
-flash attention by their own choice); ours as it comes, other settings by --ours-flags="--kv-type bf16". All read ids
+flash attention by their own choice); ours with keys and values in bfloat16, which take the same bytes. All read ids
 drawn at random. Files are warm: every engine runs once before it counts.
 """
 
@@ -31,6 +31,8 @@ from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, processor
 
 Line = dict[str, Any]
+
+KV = "--kv-type bf16"
 
 TRIES = 3
 """A run that company disturbed is repeated this often in one piece."""
@@ -144,7 +146,7 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--llama", type=Path, help="llama.cpp's llama-bench; llama-batched-bench beside it is used too")
     parser.add_argument("--ik", type=Path, help="ik_llama.cpp's llama-bench")
     parser.add_argument("--ours", type=Path, default=ROOT, help="a checkout of this project; default: this one")
-    parser.add_argument("--ours-flags", default="", help="more flags of `strata bench`, in one word")
+    parser.add_argument("--ours-flags", default=KV, help=f"flags of `strata bench`, in one word; default: {KV}")
     parser.add_argument("--without-ours", action="store_true")
     parser.add_argument(
         "--test", type=figure_of, action="append", help="decode:N, prompt:N or slots:N; all when left out"

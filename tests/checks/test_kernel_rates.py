@@ -11,7 +11,7 @@ from strata.checks.kernel_cases import attention_case, experts_case, linear_case
 from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, kernel_rates
 from strata.kernels.native import FORMAT_CODES, describe
 
-SMALL = Choice(formats=("Q4_K",), rows=(1, 3), contexts=(32,), cols=256, megabytes=1, repeats=2)
+SMALL = Choice(formats=("Q4_K",), rows=(1, 3), contexts=(32,), kv_types=("f32",), cols=256, megabytes=1, repeats=2)
 
 
 @pytest.fixture
@@ -60,10 +60,17 @@ def test_one_row_goes_round_all_experts_before_it_sees_one_again(rng):
 
 
 def test_attention_has_as_many_sequences_as_fill_the_memory(rng):
-    case = attention_case(ops_of(), (4, 2, 32), 300, 1, rng)
+    case = attention_case(ops_of(), (4, 2, 32), "f32", 300, 1, rng)
     assert case.nbytes == 2 * 300 * 2 * 32 * 4
     slots = [int(next(case.calls).args[3].slot[0]) for _ in range(8)]
     assert sorted(set(slots)) == list(range(-(-1_000_000 // case.nbytes)))
+
+
+@pytest.mark.parametrize(("kv_type", "each"), [("f32", 4), ("bf16", 2), ("int8", 1 + 4 / 32)])
+def test_keys_and_values_are_kept_in_every_form(kv_type, each, rng):
+    case = attention_case(ops_of(), (4, 2, 32), kv_type, 64, 1, rng)
+    assert case.nbytes == 2 * 64 * 2 * 32 * each and case.shape == f"4/2 heads of 32, 64 {kv_type}"
+    assert next(case.calls)().isfinite().all()
 
 
 def test_everything_chosen_is_measured_beside_the_memory():

@@ -12,10 +12,12 @@ import torch
 from strata.kernels import _native
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import describe
-from strata.kernels.views import ExpertBank, PagedPlane, Rows, Weight
+from strata.kernels.views import KV_BLOCK, ExpertBank, KvType, PagedPlane, Rows, Weight
 from strata.quant.decode import dequantise
 from strata.quant.format import QuantFormat
 from strata.quant.formats import FORMATS
+from strata.state.layout import KvLayout, LayerLayout
+from strata.state.sequence import KV_DTYPES
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -143,21 +145,23 @@ def one_segment(slot: int, position: int, rows: int) -> Rows:
 
 
 def attention_case(
-    ops: CpuOps, heads: tuple[int, int, int], context: int, megabytes: int, rng: np.random.Generator
+    ops: CpuOps, heads: tuple[int, int, int], kv_type: KvType, context: int, megabytes: int, rng: np.random.Generator
 ) -> Case:
     """One row over `context` positions, in as many sequences as fill `megabytes`; heads = (queries, KV, size)."""
     queries, kv, dim = heads
     page = 256
     pages = -(-context // page)
-    nbytes = 2 * context * kv * dim * 4
+    nbytes = LayerLayout(kv=KvLayout(kv, dim)).token_bytes(kv_type) * context
     slots = max(2, -(-megabytes * 1_000_000 // nbytes))
     table = torch.arange(slots * pages, dtype=torch.int32).reshape(slots, pages)
     block = torch.from_numpy(rng.standard_normal((1, kv, page, dim), dtype=np.float32))
-    keys, values = (PagedPlane(block.repeat(slots * pages, 1, 1, 1), table) for _ in range(2))
+    stored = block.to(KV_DTYPES[kv_type]).repeat(slots * pages, 1, 1, 1)
+    scales = torch.full((*stored.shape[:-1], dim // KV_BLOCK), 0.1) if kv_type == "int8" else None
+    keys, values = (PagedPlane(each, table, scales) for each in (stored, stored.clone()))
     q = torch.from_numpy(rng.standard_normal((1, queries, dim), dtype=np.float32))
     rows = [one_segment(slot, context - 1, 1) for slot in range(slots)]
     calls = [partial(ops.attention, q, keys, values, row, dim**-0.5) for row in rows]
-    shape = f"{queries}/{kv} heads of {dim}, {context} positions"
+    shape = f"{queries}/{kv} heads of {dim}, {context} {kv_type}"
     return Case("attention", shape, 1, nbytes, 2 * queries * context * dim, cycle(calls))
 
 

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from strata.checks.kernel_cases import (
 )
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import FORMAT_CODES
+from strata.kernels.views import KvType
 from strata.quant.formats import FORMATS
 
 SAMPLE_SECONDS = 0.02
@@ -38,6 +40,7 @@ class Choice:
     formats: Sequence[str] = tuple(FORMAT_CODES)
     rows: Sequence[int] = (1, 2, 4, 8, 32)
     contexts: Sequence[int] = (1024, 4096, 16384)
+    kv_types: Sequence[KvType] = get_args(KvType)
     cols: int = 2048
     megabytes: int = 128
     """Of operands per case; more than three times the last-level cache, so that they come from memory."""
@@ -118,10 +121,11 @@ def experts_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iter
 
 
 def attention_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
-    """Attention of one row: two shapes of heads x contexts."""
+    """Attention of one row: two shapes of heads x forms of keys and values x contexts."""
     for heads in HEADS:
-        for context in choice.contexts:
-            yield attention_case(ops, heads, context, choice.megabytes, rng)
+        for kv_type in choice.kv_types:
+            for context in choice.contexts:
+                yield attention_case(ops, heads, kv_type, context, choice.megabytes, rng)
 
 
 def delta_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:

@@ -134,8 +134,9 @@ class Bench:
     def state_bytes(self, tokens: float) -> float:
         """What a step moves of the state of one slot that holds `tokens` tokens."""
         layouts = self.runner.model.layouts
+        kv_type = self.runner.states.kv_type
         recurrent = sum(layout.sequence_bytes() for layout in layouts)
-        return tokens * sum(layout.token_bytes() for layout in layouts) + 2 * recurrent
+        return tokens * sum(layout.token_bytes(kv_type) for layout in layouts) + 2 * recurrent
 
     def repeated(self, run: Callable[[], float]) -> tuple[float, list[float], Work]:
         """Seconds of the run that warms up and of each counted run, and what those read together."""

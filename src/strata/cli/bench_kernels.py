@@ -1,7 +1,7 @@
 """`strata bench kernels`: single kernels beside the memory's own rate."""
 
 import json
-from typing import Annotated
+from typing import Annotated, cast, get_args
 
 import typer
 
@@ -14,7 +14,10 @@ from strata.cli.output import say
 from strata.core.errors import UsageError
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import FORMAT_CODES
+from strata.kernels.views import KvType
 from strata.plan.wishes import Wishes
+
+KV_TYPES: tuple[str, ...] = get_args(KvType)
 
 
 def kernels(
@@ -25,6 +28,9 @@ def kernels(
     ] = None,
     rows: Annotated[list[int] | None, typer.Option("--rows", min=1, help="Rows of a call; repeatable.")] = None,
     contexts: Annotated[list[int] | None, typer.Option("--context", min=1, help="Of attention; repeatable.")] = None,
+    kv_types: Annotated[
+        list[str] | None, typer.Option("--kv-type", help=f"Of attention, of {', '.join(KV_TYPES)}; repeatable.")
+    ] = None,
     cols: Annotated[int, typer.Option("--cols", min=256, help="Columns of the products' matrices.")] = 2048,
     megabytes: Annotated[int, typer.Option("--mb", min=1, help="Operands per case; above the caches' size.")] = 128,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Samples that count.")] = 7,
@@ -34,6 +40,7 @@ def kernels(
 ) -> None:
     """GB/s of operands from memory, their share of what memory gives here, and GMAC/s, per kernel, format and rows."""
     known = {"--only": (only, KERNELS), "--format": (formats, tuple(FORMAT_CODES))}
+    known["--kv-type"] = (kv_types, KV_TYPES)
     for flag, (given, names) in known.items():
         for name in given or ():
             if name not in names:
@@ -49,6 +56,7 @@ def kernels(
         formats or base.formats,
         rows or base.rows,
         contexts or base.contexts,
+        cast(list[KvType], kv_types) or base.kv_types,
         cols,
         megabytes,
         repeat,
