@@ -2,9 +2,10 @@
 
     PYTHONPATH=src python benchmarks/report.py [--check]
 
-Reads peers.jsonl (compare_peers.py), kernels.jsonl (strata bench kernels --json) and sweep.jsonl (sweep.py); replaces
-what stands between `<!-- figures: NAME -->` and `<!-- end -->` in the page. --check writes nothing and exits 1 when the
-page or the plot differ from what the results give.
+Reads peers.jsonl (compare_peers.py), slots.jsonl (strata bench decode --slots 1 --slots 4 --json), kernels.jsonl
+(strata bench kernels --json) and sweep.jsonl (sweep.py); replaces what stands between `<!-- figures: NAME -->` and
+`<!-- end -->` in the page. --check writes nothing and exits 1 when the page or the plot differ from what the results
+give.
 """
 
 import argparse
@@ -39,6 +40,26 @@ def peers_section(lines: Sequence[Line]) -> str:
         return NONE
     counted = [x for x in lines if not x["disturbed"]]
     return f"{origin(counted)}\n{table(lines)}"
+
+
+def slots_section(lines: Sequence[Line]) -> str:
+    """What several slots reach of what their bytes allow; of every model and number of slots the last line."""
+    if not lines:
+        return NONE
+    parts = [
+        origin(lines),
+        "| model | slots | tok/s | distinct experts per step | MB per step | of what the bytes allow |",
+    ]
+    parts.append("|---|---|---|---|---|---|")
+    for x in {(x["model"], x["context"], x["slots"]): x for x in lines}.values():
+        rate = x["tokens_per_second"]
+        share = "-" if x["share_of_bytes"] is None else f"{x['share_of_bytes']:.0%}"
+        parts.append(
+            f"| {Path(x['model']).stem} | {x['slots']}"
+            f" | {rate['median']:.1f} ({rate['min']:.1f} to {rate['max']:.1f}) |"
+            f" {x['distinct_experts_per_step']:.1f} | {x['bytes_per_step'] / 1e6:.0f} | {share} |"
+        )
+    return "\n".join(parts) + "\n"
 
 
 def kernels_section(lines: Sequence[Line]) -> str:
@@ -111,9 +132,10 @@ def filled(page: str, sections: dict[str, str]) -> str:
 
 def written(page: str, results: Path) -> tuple[str, str]:
     """(page, plot) of the results."""
-    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "kernels", "sweep")}
+    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "slots", "kernels", "sweep")}
     sections = {
         "peers": peers_section(lines["peers"]),
+        "slots": slots_section(lines["slots"]),
         "kernels": kernels_section(lines["kernels"]),
         "sweep": sweep_section(lines["sweep"]),
     }

@@ -41,7 +41,13 @@ def test_sections_are_replaced_and_a_missing_place_is_an_error():
 
 
 def test_no_results_are_said_to_be_none():
-    assert report.peers_section([]) == report.kernels_section([]) == report.sweep_section([]) == "Not measured yet.\n"
+    assert (
+        report.peers_section([])
+        == report.slots_section([])
+        == report.kernels_section([])
+        == report.sweep_section([])
+        == "Not measured yet.\n"
+    )
 
 
 def test_products_are_a_table_of_formats_by_rows():
@@ -58,6 +64,18 @@ def test_products_are_a_table_of_formats_by_rows():
     assert "| Q4_K | 20.0 GB/s, 47 GMAC/s | 20.0 GB/s, 80 GMAC/s |" in rows
     assert "| Q6_K | - | 20.0 GB/s, 60 GMAC/s |" in rows
     assert rows[-1] == "| attention | 32 heads | 1 | 1.500 | 20.0 | 80% |"
+
+
+def test_slots_show_the_last_line_of_each_number():
+    rate = {"median": 10.0, "min": 9.0, "max": 11.0}
+    line = {"model": "/m/a.gguf", "context": 64, "slots": 1, "tokens_per_second": rate, "share_of_bytes": None}
+    line |= {"distinct_experts_per_step": 96.0, "bytes_per_step": 2.5e8, **ORIGIN}
+    four = line | {"slots": 4, "share_of_bytes": 0.876, "bytes_per_step": 7e8}
+    rows = report.slots_section([line | {"share_of_bytes": 0.1}, line, four]).splitlines()
+    assert rows[-2:] == [
+        "| a | 1 | 10.0 (9.0 to 11.0) | 96.0 | 250 | - |",
+        "| a | 4 | 10.0 (9.0 to 11.0) | 96.0 | 700 | 88% |",
+    ]
 
 
 def test_a_step_of_several_rows_costs_their_time_together():
