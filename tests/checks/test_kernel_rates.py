@@ -8,7 +8,7 @@ import torch
 
 from models.made import ops_of
 from strata.checks.kernel_cases import attention_case, experts_case, linear_case, random_bank, random_weight
-from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, kernel_rates
+from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, kernel_rates, measure
 from strata.kernels.native import FORMAT_CODES, describe
 
 SMALL = Choice(formats=("Q4_K",), rows=(1, 3), contexts=(32,), kv_types=("f32",), cols=256, megabytes=1, repeats=2)
@@ -87,6 +87,15 @@ def test_everything_chosen_is_measured_beside_the_memory():
     assert [rate.kernel for rate, _ in only] == ["read", "attention", "attention"]
     alone = list(kernel_rates(ops_of(), replace(SMALL, kernels=("read",))))
     assert [rate.kernel for rate, _ in alone] == ["read"] and tuple(CASES) == KERNELS
+
+
+def test_what_others_disturbed_is_measured_again(monkeypatch, rng):
+    case = linear_case(ops_of(), random_weight("Q4_K", 8, 256, rng), 1, rng)
+    for shares, kept in (([0.5, 0.01], 0.01), ([0.5, 0.2, 0.3], 0.2), ([None], None)):
+        left = list(shares)
+        monkeypatch.setattr("strata.checks.company.Company.share", lambda self, left=left: left.pop(0))
+        rate = measure(case, 2)
+        assert rate.company == kept and not left and rate.values(rate)["company"] == kept
 
 
 def test_a_rate_is_bytes_by_the_median():

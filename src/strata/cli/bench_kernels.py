@@ -6,6 +6,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from strata.assemble import make_ops
+from strata.checks.company import DISTURBED
 from strata.checks.facts import origin
 from strata.checks.kernel_rates import KERNELS, Choice, KernelRate, kernel_rates
 from strata.cli.check import Isa, Json, Threads
@@ -82,8 +83,9 @@ def words(rate: KernelRate, read: KernelRate) -> str:
     values = rate.values(read)
     milliseconds = values["milliseconds"]
     assert isinstance(milliseconds, dict)
+    disturbed = "  (disturbed)" if rate.company is not None and rate.company > DISTURBED else ""
     gmac = f"{values['gmac_per_second']:8.1f}" if rate.macs else " " * 8
     return (
         f"{rate.kernel:10} {rate.shape:32} {rate.rows:4} {milliseconds['median']:9.3f} {rate.gb_per_second:7.2f}"
-        f" {values['share_of_read']:7.0%} {gmac}\n"
+        f" {values['share_of_read']:7.0%} {gmac}{disturbed}\n"
     )
