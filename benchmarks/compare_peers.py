@@ -70,6 +70,7 @@ def measure(engine: Engine, run: Run, through: Sequence[str], company: float) ->
         "model_bytes": run.model.stat().st_size,
         "test": run.test.name,
         "rates": engine.rates(run, done.out),
+        **engine.details(done.out),
         "command": [Path(command[0]).name, *command[1:]],
         "machine": {"cpu": processor(), "threads": run.threads},
         "commit": build_of(engine),
@@ -124,7 +125,8 @@ def table(lines: Sequence[Line]) -> str:
     """Medians of all repetitions, and ours by each peer's."""
     models = list(dict.fromkeys(x["model"] for x in lines))
     names = ["strata", "llama.cpp", "ik_llama.cpp"]
-    rows = [f"| model | test | {' | '.join(names)} | by llama.cpp | by ik_llama.cpp |", "|---|---|---|---|---|---|---|"]
+    heads = ["model", "test", *names, "by llama.cpp", "by ik_llama.cpp", "our GB/s"]
+    rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for model in models:
         for test in dict.fromkeys(x["test"] for x in lines if x["model"] == model):
             found = [[r for x in counted(lines, name, model, test) for r in x["rates"]] for name in names]
@@ -135,7 +137,9 @@ def table(lines: Sequence[Line]) -> str:
             ]
             ours = middle[0]
             ratios = ["-" if ours is None or peer is None else f"{ours / peer:.2f}" for peer in middle[1:]]
-            rows.append(f"| {model.removesuffix('.gguf')} | {test} | {' | '.join([*cells, *ratios])} |")
+            moved = [x["gb_per_second"] for x in counted(lines, "strata", model, test) if x.get("gb_per_second")]
+            moved_cell = f"{statistics.median(moved):.1f}" if moved else "-"
+            rows.append(f"| {model.removesuffix('.gguf')} | {test} | {' | '.join([*cells, *ratios, moved_cell])} |")
     return "\n".join(rows) + "\n"
 
 

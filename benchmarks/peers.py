@@ -71,6 +71,10 @@ class Engine(Protocol):
         """Tokens per second of every repetition; ValueError when the output lacks them."""
         ...
 
+    def details(self, output: str) -> dict[str, object]:
+        """What else the result should keep."""
+        ...
+
 
 def strata(checkout: Path) -> list[str]:
     """The `strata` command of a checkout."""
@@ -101,6 +105,10 @@ class Llama:
             return batched_rates(run.test.size, output)
         return samples(json.loads(output))
 
+    def details(self, output: str) -> dict[str, object]:
+        """See Engine."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Ik:
@@ -130,6 +138,10 @@ class Ik:
         (line,) = json.loads(output[output.index("[") :])
         return samples(line)
 
+    def details(self, output: str) -> dict[str, object]:
+        """See Engine."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True)
 class Ours:
@@ -153,6 +165,11 @@ class Ours:
     def rates(self, run: Run, output: str) -> list[float]:
         """See Engine."""
         return [float(rate) for rate in json.loads(output)["runs"]]
+
+    def details(self, output: str) -> dict[str, object]:
+        """See Engine."""
+        line = json.loads(output)
+        return {name: line[name] for name in ("bytes_per_step", "state_bytes_per_step", "gb_per_second")}
 
 
 def samples(line: Mapping[str, object]) -> list[float]:

@@ -55,6 +55,8 @@ def test_rates_are_read_from_every_form_of_output(tools):
     batched = f"noise\n{head}|---|---|\n{one}{one.replace('    1 |', '    4 |').replace('9.0', '21.5')}"
     assert Llama(tools).rates(run(SLOTS), batched) == Ik(tools).rates(run(SLOTS), batched) == [21.5]
     assert Ours().rates(run(DECODE), '{"runs": [3.0, 4.0]}\n') == [3.0, 4.0]
+    line = '{"runs": [3.0], "bytes_per_step": 5, "state_bytes_per_step": 2, "gb_per_second": 7.5, "other": 1}'
+    assert Ours().details(line) == {"bytes_per_step": 5, "state_bytes_per_step": 2, "gb_per_second": 7.5}
     with pytest.raises(ValueError, match="no samples_ts"):
         Llama(tools).rates(run(DECODE), "{}")
     with pytest.raises(ValueError, match="no line of 4 sequences"):
@@ -79,6 +81,9 @@ class Fake:
     def rates(self, run, output):
         return [float(output)] * run.repeats
 
+    def details(self, output):
+        return {"gb_per_second": 20.0} if self.name == "strata" else {}
+
 
 @pytest.fixture
 def options(tmp_path):
@@ -97,7 +102,7 @@ def test_engines_take_turns_and_the_table_has_ratios(options):
     assert [x["engine"] for x in lines] == ["strata", "llama.cpp", "ik_llama.cpp"] * 2
     assert read_lines(options().out) == lines and lines[0]["model_bytes"] == 3 and len(lines[0]["rates"]) == 2
     row = table(lines).splitlines()[2]
-    assert row == "| m | decode 0 | 12.0 (12.0 to 12.0) | 8.0 (8.0 to 8.0) | 10.0 (10.0 to 10.0) | 1.50 | 1.20 |"
+    assert row == "| m | decode 0 | 12.0 (12.0 to 12.0) | 8.0 (8.0 to 8.0) | 10.0 (10.0 to 10.0) | 1.50 | 1.20 | 20.0 |"
 
 
 def test_a_comparison_goes_on_where_it_stopped(options):
@@ -117,7 +122,7 @@ def test_ours_count_for_one_commit_only():
     assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0", "old")] == [[1.0]]
     assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0")] == [[8.0]]
     assert counted(lines, "strata", "m.gguf", "decode 0", "newest") == []
-    assert table(lines).splitlines()[2].endswith("| 2.00 | - |")
+    assert table(lines).splitlines()[2].endswith("| 2.00 | - | - |")
 
 
 def test_nothing_is_started_that_would_end_too_late(options):
