@@ -28,6 +28,21 @@ struct WeightView {
     float scale;
 };
 
+// Weight rows [first, last) with `n` input rows (index[i], or i without an index): out[i * stride + row - first].
+struct FewRows {
+    const WeightView& weight;
+    int64_t first, last;
+    const int8_t* q;  // activations in the weight's group layout: [rows][groups] of 16 sub-blocks
+    const float* d;
+    const int32_t* m;
+    int64_t groups;
+    const float* x;  // activations as they are, for plain floats
+    const int32_t* index;
+    int64_t n;
+    float* out;
+    int64_t stride;
+};
+
 struct Format {
     const char* name;
     int block, bytes;  // values and bytes per block
@@ -38,6 +53,8 @@ struct Format {
     void (*codes)(const WeightView& weight, int64_t row, uint8_t* codes, float* scales, float* minima);
     // One row to float32, without weight.scale.
     void (*floats)(const WeightView& weight, int64_t row, float* values);
+    // Some rows with few input rows (products_few.h); null where there is no faster form than codes or floats.
+    void (*few)(const FewRows& job);
 };
 
 constexpr int format_count = 30;

@@ -34,10 +34,11 @@ void quantise(Context context, const Needs& needs, const Input& in) {
     });
 }
 
-// Weight rows per chunk: about eight chunks for every thread, in whole decode blocks.
+// Weight rows per chunk: about eight chunks for every thread.
 int64_t chunk_rows(int64_t total, int threads) {
-    const int64_t wanted = total / (8 * threads) / decoded_rows * decoded_rows;
-    return wanted < decoded_rows ? decoded_rows : wanted > 256 ? 256 : wanted;
+    constexpr int64_t least = 16;
+    const int64_t wanted = total / (8 * threads) / least * least;
+    return wanted < least ? least : wanted > 256 ? 256 : wanted;
 }
 
 void linear(Context context, const LinearJob& job) {

@@ -1,41 +1,12 @@
 // One row of a weight into the group layout (products.h) or into float32, for every format.
 #include <string.h>
 
-#include "blocks.h"
 #include "products.h"
-#include "products_fast.h"
-#include "products_grid.h"
+#include "products_few.h"
+#include "products_group.h"
 
 namespace strata::STRATA_ISA {
 namespace {
-
-// Codes in order -> group layout.
-template <int sub>
-inline void to_group(const uint8_t* plain, uint8_t* codes) {
-#if STRATA_VECTOR
-    for (int part = 0; part < sub / 16; ++part) {
-        auto piece = [&](int s) { return plain + sub * s + 16 * part; };
-        store_steps(codes + 256 * part, pieces(0, piece), pieces(1, piece), pieces(2, piece), pieces(3, piece));
-    }
-#else
-    for (int step = 0; step < sub / 4; ++step)
-        for (int s = 0; s < 16; ++s) memcpy(codes + 64 * step + 4 * s, plain + sub * s + 4 * step, 4);
-#endif
-}
-
-template <class F>
-inline void decode_group(const uint8_t* b, uint8_t* codes, float* scale, float* minimum) {
-    if constexpr (FastGroup<F>::exists) {
-        FastGroup<F>::decode(b, codes, scale, minimum);
-    } else {
-        alignas(64) uint8_t plain[16 * F::sub];
-        for (int i = 0; i < 16 * F::sub / F::block; ++i) {
-            const int first = i * F::block / F::sub;
-            F::decode(b + i * F::bytes, plain + i * F::block, scale + first, minimum + first);
-        }
-        to_group<F::sub>(plain, codes);
-    }
-}
 
 template <class F>
 void codes_of(const WeightView& weight, int64_t row, uint8_t* codes, float* scales, float* minima) {
@@ -137,13 +108,21 @@ void fp8_block(const WeightView& weight, int64_t row, float* values) {
     }
 }
 
+#if STRATA_VECTOR
+template <class F>
+constexpr auto few = multiply_few<F>;
+#else
+template <class F>
+constexpr void (*few)(const FewRows&) = nullptr;
+#endif
+
 template <class F>
 constexpr Format coded(const char* name) {
-    return {name, F::block, F::bytes, F::sub, F::offset, F::minima, codes_of<F>, floats_of<F>};
+    return {name, F::block, F::bytes, F::sub, F::offset, F::minima, codes_of<F>, floats_of<F>, few<F>};
 }
 
 constexpr Format plain(const char* name, int bytes, void (*floats)(const WeightView&, int64_t, float*)) {
-    return {name, 1, bytes, 0, 0, false, nullptr, floats};
+    return {name, 1, bytes, 0, 0, false, nullptr, floats, nullptr};
 }
 
 }  // namespace
@@ -180,7 +159,7 @@ constinit const Format formats[format_count] = {
     coded<TQ1_0>("TQ1_0"),
     coded<TQ2_0>("TQ2_0"),
     {"NVFP4_PAIRS", NVFP4_PAIRS::block, NVFP4_PAIRS::bytes, NVFP4_PAIRS::sub, NVFP4_PAIRS::offset, false, pair_codes,
-     floats_of<NVFP4_PAIRS, true>},
+     floats_of<NVFP4_PAIRS, true>, nullptr},
 };
 
 }  // namespace strata::STRATA_ISA

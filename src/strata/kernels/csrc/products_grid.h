@@ -217,7 +217,7 @@ struct FastGroup<Q2_0> {
             const __m512i crumbs = _mm512_multishift_epi64_epi8(windows, spread);
             _mm512_storeu_si512(codes + 64 * step, _mm512_and_si512(crumbs, _mm512_set1_epi8(3)));
         }
-        strided_halves<18, 2>(b, scale);
+        store(scale, strided_halves<18, 2>(b));
     }
 };
 

@@ -212,21 +212,25 @@ private:
     }
 };
 
-// One group in memory, in the order of products.h.
+// One group in the order of products.h.
 template <class F>
-struct GridGroup {
-    static constexpr bool exists = true, in_registers = false;
-    static void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
-        const uint8_t* c = F::sub == 32 ? b + F::bytes : b;
+struct GridGroup : RegisterGroup<F> {
+    static const uint8_t* second(const uint8_t* b) { return F::sub == 32 ? b + F::bytes : b; }
+    template <class Emit>
+    static void codes(const uint8_t* b, Emit emit) {
         __m512i code[8], step[4];
-        __m512 scales[2];
-        GridVectors<F>::codes(b, c, code);
+        GridVectors<F>::codes(b, second(b), code);
+#pragma GCC unroll 2
         for (int part = 0; part < F::sub / 16; ++part) {
             transpose4(code + 4 * part, step);
-            for (int i = 0; i < 4; ++i) _mm512_storeu_si512(codes + 64 * (F::sub / 16 * i + part), step[i]);
+#pragma GCC unroll 4
+            for (int i = 0; i < 4; ++i) emit(F::sub / 16 * i + part, Bytes64{step[i]});
         }
-        GridVectors<F>::scales(b, c, scales);
-        _mm512_storeu_ps(scale, scales[0]);
+    }
+    static Floats16 scales(const uint8_t* b) {
+        __m512 scale[2];
+        GridVectors<F>::scales(b, second(b), scale);
+        return {scale[0]};
     }
 };
 

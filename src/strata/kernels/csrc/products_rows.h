@@ -2,13 +2,13 @@
 #pragma once
 
 #include "products_dot.h"
+#include "products_few.h"
 
 namespace strata::STRATA_ISA {
 
 extern const Format formats[format_count];  // products_decode.cpp
 
-constexpr int64_t decoded_rows = 16;              // most weight rows decoded before the input rows are walked
-constexpr int64_t few_inputs = 8;                 // up to here one tile of weight rows at a time: it stays in that cache
+constexpr int64_t decoded_rows = 4;               // weight rows decoded at once: they stay in the first-level cache
 constexpr int64_t input_block_bytes = 24 * 1024;  // activations kept in the first-level cache meanwhile
 
 // Scratch bytes that product_rows needs for weights of up to `cols` columns.
@@ -81,12 +81,15 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
     const Format& format = formats[weight.format];
     const bool coded = format.sub != 0;
     const Grouped& x = format.sub == 16 ? in.by16 : in.by32;
+    if (format.few) {
+        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride});
+        return;
+    }
     const int64_t group_values = coded ? x.groups * 16 * format.sub : 0, row_bytes = group_values + 2 * 64 * x.groups;
     int64_t step = input_block_bytes / (coded ? row_bytes : 4 * in.cols + 1);
     step = step < 2 ? 2 : step / 2 * 2;
-    const int64_t most = n <= few_inputs ? 4 : decoded_rows;
-    for (int64_t base = first; base < last; base += most) {
-        const int64_t count = last - base < most ? last - base : most;
+    for (int64_t base = first; base < last; base += decoded_rows) {
+        const int64_t count = last - base < decoded_rows ? last - base : decoded_rows;
         Coded w[decoded_rows];
         const float* values[decoded_rows];
         for (int64_t r = 0; r < count; ++r) {
