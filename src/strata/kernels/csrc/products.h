@@ -41,6 +41,7 @@ struct FewRows {
     int64_t n;
     float* out;
     int64_t stride;
+    void* scratch;  // room for the q of n rows
 };
 
 struct Format {

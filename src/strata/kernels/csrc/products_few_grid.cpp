@@ -1,7 +1,19 @@
 // Products of few input rows: the grid formats.
-#include "products_few_kernel.h"
+#include "products_few_grid.h"
 
 namespace strata::STRATA_ISA {
+
+#if STRATA_AVX512
+
+template <> void multiply_few<IQ1_S>(const FewRows& job) { grid_rows<IQ1_S>(job); }
+template <> void multiply_few<IQ1_M>(const FewRows& job) { grid_rows<IQ1_M>(job); }
+template <> void multiply_few<IQ2_XXS>(const FewRows& job) { grid_rows<IQ2_XXS>(job); }
+template <> void multiply_few<IQ2_XS>(const FewRows& job) { grid_rows<IQ2_XS>(job); }
+template <> void multiply_few<IQ2_S>(const FewRows& job) { grid_rows<IQ2_S>(job); }
+template <> void multiply_few<IQ3_XXS>(const FewRows& job) { grid_rows<IQ3_XXS>(job); }
+template <> void multiply_few<IQ3_S>(const FewRows& job) { grid_rows<IQ3_S>(job); }
+
+#else
 
 template void multiply_few<IQ1_S>(const FewRows&);
 template void multiply_few<IQ1_M>(const FewRows&);
@@ -10,5 +22,7 @@ template void multiply_few<IQ2_XS>(const FewRows&);
 template void multiply_few<IQ2_S>(const FewRows&);
 template void multiply_few<IQ3_XXS>(const FewRows&);
 template void multiply_few<IQ3_S>(const FewRows&);
+
+#endif
 
 }  // namespace strata::STRATA_ISA

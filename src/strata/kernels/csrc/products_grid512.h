@@ -24,7 +24,7 @@ struct GridVectors {
 template <>
 struct GridVectors<IQ3_S> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i low = vector_of(b + 2), high = vector_of(c + 2), signs = halves_of(b + 74, c + 74);
         const __m512i ninth =
             _mm512_permutexvar_epi8(vector_at(fours), _mm512_castsi128_si512(eighths_of(b + 66, c + 66)));
@@ -44,7 +44,7 @@ struct GridVectors<IQ3_S> {
             }
         }
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         const __m512i low = _mm512_set1_epi32(static_cast<int>(read32(b + 106)));
         const __m512i both = _mm512_mask_set1_epi32(low, 0xff00, static_cast<int>(read32(c + 106)));
         const __m512i by = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
@@ -55,7 +55,7 @@ struct GridVectors<IQ3_S> {
 template <>
 struct GridVectors<IQ3_XXS> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i low = vector_of(b + 2), high = vector_of(c + 2);
         const __m512i signs = signs_at(windows(seven_bits, halves_of(b + 66, c + 66)));
         for (int p = 0; p < 2; ++p) {
@@ -71,7 +71,7 @@ struct GridVectors<IQ3_XXS> {
             }
         }
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         const __m512i small = _mm512_srli_epi32(halves_of(b + 66, c + 66), 28);
         scale[0] = scaled(halves_at(b, c), small, iq3_xxs_scales);
     }
@@ -80,7 +80,7 @@ struct GridVectors<IQ3_XXS> {
 template <>
 struct GridVectors<IQ2_XXS> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i index = words(b, c, 0), signs = signs_at(windows(seven_bits, words(b, c, 1)));
         const GridParts where(index, 0);
         for (int plane = 0; plane < 2; ++plane) {
@@ -89,7 +89,7 @@ struct GridVectors<IQ2_XXS> {
             for (int e = 0; e < 4; ++e) four[e] = with_signs(four[e], bit_of(signs, 4 * plane + e), IQ2_XXS::offset);
         }
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         scale[0] = scaled(halves_at(b, c), _mm512_srli_epi32(words(b, c, 1), 28), iq2_scales);
     }
 
@@ -103,7 +103,7 @@ private:
 };
 
 // The two planes of 64 indices with a sign byte each -> the codes of two groups of 16 x 16.
-static inline void iq2_groups(__m512i first, __m512i second, __m512i signs, __m512i* code) {
+STRATA_INSIDE void iq2_groups(__m512i first, __m512i second, __m512i signs, __m512i* code) {
     for (int group = 0; group < 2; ++group, code += 4) {
         map_crumbs(_mm512_permutex2var_epi8(first, vector_at(interleaved[group]), second), iq2_map, code);
         const __m512i own = _mm512_permutexvar_epi8(vector_at(doubled[group]), signs);
@@ -122,7 +122,7 @@ static inline __m512 iq2_scales16(const uint8_t* b, const uint8_t* small) {
 template <>
 struct GridVectors<IQ2_XS> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i low = vector_of(b + 2), high = vector_of(c + 2);
         const __m512i index = _mm512_permutex2var_epi8(low, vector_at(every_second[0]), high);
         const __m512i upper = _mm512_permutex2var_epi8(low, vector_at(every_second[1]), high);
@@ -130,7 +130,7 @@ struct GridVectors<IQ2_XS> {
         iq2_groups(grid_look_up<512>(iq2_xs_planes.plane[0], index, where),
                    grid_look_up<512>(iq2_xs_planes.plane[1], index, where), signs_at(_mm512_srli_epi16(upper, 1)), code);
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         scale[0] = iq2_scales16(b, b + 66);
         scale[1] = iq2_scales16(c, c + 66);
     }
@@ -139,21 +139,21 @@ struct GridVectors<IQ2_XS> {
 template <>
 struct GridVectors<IQ2_S> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i index = halves_of(b + 2, c + 2), signs = halves_of(b + 34, c + 34);
         const __m512i upper = windows(two_bits, _mm512_cvtepu8_epi32(eighths_of(b + 66, c + 66)));
         const GridParts where(index, bit_of(upper, 0), bit_of(upper, 1));
         iq2_groups(grid_look_up<1024>(iq2_s_planes.plane[0], index, where),
                    grid_look_up<1024>(iq2_s_planes.plane[1], index, where), signs, code);
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         scale[0] = iq2_scales16(b, b + 74);
         scale[1] = iq2_scales16(c, c + 74);
     }
 };
 
 // Codes of bytes with four grid values of IQ1, eight times (value + 1/8), or - 1/8 in the lanes of `minus`.
-static inline void iq1_codes(__m512i crumbs, __mmask64 minus, __m512i* code) {
+STRATA_INSIDE void iq1_codes(__m512i crumbs, __mmask64 minus, __m512i* code) {
     map_crumbs(crumbs, iq1_map, code);
     for (int e = 0; e < 4; ++e) code[e] = _mm512_mask_sub_epi8(code[e], minus, code[e], _mm512_set1_epi8(2));
 }
@@ -161,14 +161,14 @@ static inline void iq1_codes(__m512i crumbs, __mmask64 minus, __m512i* code) {
 template <>
 struct GridVectors<IQ1_S> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i index = halves_of(b + 2, c + 2), head = heads(b, c), upper = windows(three_bits, head);
         const GridParts where(index, bit_of(upper, 0), bit_of(upper, 1), bit_of(upper, 2));
         const __mmask64 minus = bit_of(windows(fifteenth_bit, head), 0);
         for (int plane = 0; plane < 2; ++plane)
             iq1_codes(grid_look_up<2048>(iq1_planes.plane[plane], index, where), minus, code + 4 * plane);
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         const __m512i small = _mm512_and_si512(_mm512_srli_epi32(heads(b, c), 12), _mm512_set1_epi32(7));
         scale[0] = scaled(halves_at(b, c), small, iq1_scales);
     }
@@ -183,7 +183,7 @@ private:
 template <>
 struct GridVectors<IQ1_M> {
     static constexpr bool exists = true;
-    static inline void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
+    STRATA_INSIDE void codes(const uint8_t* b, const uint8_t* c, __m512i* code) {
         const __m512i index = halves_of(b, c);
         const __m512i upper = windows(nibble_bits, _mm512_cvtepu8_epi16(quarters_of(b + 32, c + 32)));
         const GridParts where(index, bit_of(upper, 0), bit_of(upper, 1), bit_of(upper, 2));
@@ -194,7 +194,7 @@ struct GridVectors<IQ1_M> {
             iq1_codes(_mm512_permutex2var_epi8(first, vector_at(interleaved[group]), second), minus, code + 4 * group);
         }
     }
-    static inline void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
+    STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         scale[0] = scales16(b + 48);
         scale[1] = scales16(c + 48);
     }

@@ -82,7 +82,7 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
     const bool coded = format.sub != 0;
     const Grouped& x = format.sub == 16 ? in.by16 : in.by32;
     if (format.few) {
-        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride});
+        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride, scratch});
         return;
     }
     const int64_t group_values = coded ? x.groups * 16 * format.sub : 0, row_bytes = group_values + 2 * 64 * x.groups;

@@ -1,0 +1,109 @@
+// Products of few input rows with the grid formats in AVX-512: the kernel of products_few.h for codes in strided order
+// (products_grid512.h). The activations are brought into that order once per call, for all its weight rows.
+#pragma once
+
+#include "products_few_kernel.h"
+#include "products_grid512.h"
+
+#if STRATA_AVX512
+
+namespace strata::STRATA_ISA {
+
+// The job's activations in strided order: row n's groups from to + n * groups * 16 * sub on.
+template <int sub>
+static inline void stride_inputs(const FewRows& job, int8_t* to) {
+    for (int64_t n = 0; n < job.n; ++n) {
+        const int8_t* from = job.q + (job.index ? job.index[n] : n) * job.groups * 16 * sub;
+        for (int64_t g = 0; g < job.groups; ++g, from += 16 * sub, to += 16 * sub)
+            for (int part = 0; part < sub / 16; ++part) {
+                __m512i in[4], out[4];
+                for (int i = 0; i < 4; ++i) in[i] = _mm512_loadu_si512(from + 64 * (sub / 16 * i + part));
+                transpose4(in, out);
+                for (int i = 0; i < 4; ++i) _mm512_storeu_si512(to + 64 * (4 * part + i), out[i]);
+            }
+    }
+}
+
+template <class F, int N>
+struct GridKernel {
+    static constexpr int64_t values = 16 * F::sub;
+    static constexpr int steps = F::sub / 4, groups = 8 / steps;  // of 512 values
+
+    // One group with its codes into the half of the lanes that acc holds; cell is the first input row's place in groups.
+    STRATA_INSIDE void group(const __m512i* code, __m512 scale, const FewRows& job, const int8_t* q,
+                             const int64_t* cell, int64_t g, __m512* acc) {
+#pragma GCC unroll 8
+        for (int n = 0; n < N; ++n) {
+            const __m512i ones = _mm512_loadu_si512(job.m + 16 * (cell[n] + g));
+            __m512i even = _mm512_mullo_epi32(ones, _mm512_set1_epi32(-F::offset)), odd = _mm512_setzero_si512();
+            const int8_t* x = q + (n * job.groups + g) * values;
+#pragma GCC unroll 4
+            for (int step = 0; step < steps; step += 2) {
+                even = _mm512_dpbusd_epi32(even, code[step], _mm512_loadu_si512(x + 64 * step));
+                odd = _mm512_dpbusd_epi32(odd, code[step + 1], _mm512_loadu_si512(x + 64 * step + 64));
+            }
+            const __m512 u = _mm512_mul_ps(scale, _mm512_loadu_ps(job.d + 16 * (cell[n] + g)));
+            acc[n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(even, odd)), u, acc[n]);
+        }
+    }
+
+    // Weight rows first .. last - 1 of the job with input rows from .. from + N - 1, q being theirs in strided order.
+    static void rows(const FewRows& job, const int8_t* q, int64_t first, int64_t last, int64_t from) {
+        static constexpr uint8_t zeros[F::bytes] = {};  // fills a last group of 512: a scale of 0, which meets d = 0
+        const int64_t count = job.weight.cols / 256;
+        int64_t cell[N];
+        for (int n = 0; n < N; ++n) cell[n] = (job.index ? job.index[from + n] : from + n) * job.groups;
+        const uint8_t* b = job.weight.data + first * count * F::bytes;
+        for (int64_t row = first; row < last; ++row) {
+            __m512 acc[N], other[N];  // the half of the lanes that the next group belongs to, and the one after it
+            for (int n = 0; n < N; ++n) acc[n] = other[n] = _mm512_setzero_ps();
+            for (int64_t block = 0; block < count; block += 2) {
+                const bool both = block + 2 <= count;
+                const uint8_t* c = both ? b + F::bytes : zeros;
+                for (int line = 0; line < 2 * F::bytes; line += 64) __builtin_prefetch(b + few_ahead + line);
+                __m512i code[8];
+                __m512 scale[2];
+                GridVectors<F>::codes(b, c, code);
+                GridVectors<F>::scales(b, c, scale);
+                group(code, scale[0], job, q, cell, block / (2 / groups), acc);
+                if (groups == 1) {
+                    for (int n = 0; n < N; ++n) {
+                        const __m512 done = acc[n];
+                        acc[n] = other[n];
+                        other[n] = done;
+                    }
+                } else if (both) {
+                    group(code + steps, scale[1], job, q, cell, block + 1, other);
+                }
+                b += both ? 2 * F::bytes : F::bytes;
+            }
+            for (int n = 0; n < N; ++n) {
+                const bool swapped = groups == 1 && job.groups % 2;
+                const float y = swapped ? lane_tree(other[n], acc[n]) : lane_tree(acc[n], other[n]);
+                job.out[(from + n) * job.stride + row - job.first] = job.weight.scale == 1.0f ? y : y * job.weight.scale;
+            }
+        }
+    }
+};
+
+template <class F>
+static inline void grid_rows(const FewRows& job) {
+    int8_t* q = static_cast<int8_t*>(job.scratch);
+    stride_inputs<F::sub>(job, q);
+    const int64_t row_bytes = job.groups * 16 * F::sub, together = job.n > 4 ? 8 : job.last - job.first;
+    for (int64_t first = job.first; first < job.last; first += together) {
+        const int64_t last = first + together < job.last ? first + together : job.last;
+        int64_t from = 0;
+        for (; from + 4 <= job.n; from += 4) GridKernel<F, 4>::rows(job, q + from * row_bytes, first, last, from);
+        const int8_t* rest = q + from * row_bytes;
+        switch (job.n - from) {
+            case 3: GridKernel<F, 3>::rows(job, rest, first, last, from); break;
+            case 2: GridKernel<F, 2>::rows(job, rest, first, last, from); break;
+            case 1: GridKernel<F, 1>::rows(job, rest, first, last, from); break;
+        }
+    }
+}
+
+}  // namespace strata::STRATA_ISA
+
+#endif
