@@ -27,11 +27,27 @@ void codes_of(const WeightView& weight, int64_t row, uint8_t* codes, float* scal
     }
 }
 
+// Bits of the float32 value of each float8_e4m3fn byte. A constant: an initialiser that runs when the module loads
+// would run this variant's instructions on a CPU that may lack them.
+struct E4m3Table {
+    uint32_t bits[256];
+    constexpr E4m3Table() : bits() {
+        for (uint32_t code = 0; code < 256; ++code) {
+            const uint32_t exponent = code >> 3 & 15, mantissa = code & 7, top = mantissa > 3 ? 2 : mantissa > 1 ? 1 : 0;
+            uint32_t magnitude = (exponent + 120) << 23 | mantissa << 20;
+            if (exponent == 0) magnitude = mantissa ? (118 + top) << 23 | (mantissa << (23 - top) & 0x7fffff) : 0;
+            if ((code & 127) == 127) magnitude = 0x7fc00000u;
+            bits[code] = (code & 128) << 24 | magnitude;
+        }
+    }
+};
+constexpr E4m3Table e4m3;
+
 // The scales of NVFP4_PAIRS lie apart: E4M3 bytes [rows, cols / 16].
 void pair_codes(const WeightView& weight, int64_t row, uint8_t* codes, float* scales, float* minima) {
     codes_of<NVFP4_PAIRS>(weight, row, codes, scales, minima);
     const int64_t count = weight.cols / 16;
-    for (int64_t s = 0; s < count; ++s) scales[s] = 0.5f * e4m3_to_float(weight.scales[row * count + s]);
+    for (int64_t s = 0; s < count; ++s) scales[s] = 0.5f * float_of_bits(e4m3.bits[weight.scales[row * count + s]]);
 }
 
 template <class F, bool pairs = false>
@@ -75,22 +91,6 @@ void bf16(const WeightView& weight, int64_t row, float* values) {
         values[i] = float_of_bits(static_cast<uint32_t>(half) << 16);
     }
 }
-
-// Bits of the float32 value of each float8_e4m3fn byte. A constant: an initialiser that runs when the module loads
-// would run this variant's instructions on a CPU that may lack them.
-struct E4m3Table {
-    uint32_t bits[256];
-    constexpr E4m3Table() : bits() {
-        for (uint32_t code = 0; code < 256; ++code) {
-            const uint32_t exponent = code >> 3 & 15, mantissa = code & 7, top = mantissa > 3 ? 2 : mantissa > 1 ? 1 : 0;
-            uint32_t magnitude = (exponent + 120) << 23 | mantissa << 20;
-            if (exponent == 0) magnitude = mantissa ? (118 + top) << 23 | (mantissa << (23 - top) & 0x7fffff) : 0;
-            if ((code & 127) == 127) magnitude = 0x7fc00000u;
-            bits[code] = (code & 128) << 24 | magnitude;
-        }
-    }
-};
-constexpr E4m3Table e4m3;
 
 void fp8(const WeightView& weight, int64_t row, float* values) {
     const uint8_t* b = weight.data + row * weight.cols;

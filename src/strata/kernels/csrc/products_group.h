@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "products_fast.h"
+#include "products_fp4.h"
 #include "products_grid.h"
 
 namespace strata::STRATA_ISA {

@@ -39,6 +39,8 @@ template <int n> static inline Bytes64 right_odd(Bytes64 a) {
 }
 static inline Bytes64 look_up(Bytes64 table, Bytes64 index) { return {_mm512_shuffle_epi8(table.v, index.v)}; }
 static inline void store(uint8_t* to, Bytes64 a) { _mm512_storeu_si512(to, a.v); }
+static inline Bytes64 low8(Bytes64 a, Bytes64 b) { return {_mm512_unpacklo_epi8(a.v, b.v)}; }
+static inline Bytes64 high8(Bytes64 a, Bytes64 b) { return {_mm512_unpackhi_epi8(a.v, b.v)}; }
 static inline Bytes64 low32(Bytes64 a, Bytes64 b) { return {_mm512_unpacklo_epi32(a.v, b.v)}; }
 static inline Bytes64 high32(Bytes64 a, Bytes64 b) { return {_mm512_unpackhi_epi32(a.v, b.v)}; }
 static inline Bytes64 low64(Bytes64 a, Bytes64 b) { return {_mm512_unpacklo_epi64(a.v, b.v)}; }
@@ -145,6 +147,8 @@ static inline void store(uint8_t* to, Bytes64 x) {
 }
 #define STRATA_PAIRWISE(name, op) \
     static inline Bytes64 name(Bytes64 x, Bytes64 y) { return {op(x.a, y.a), op(x.b, y.b)}; }
+STRATA_PAIRWISE(low8, _mm256_unpacklo_epi8)
+STRATA_PAIRWISE(high8, _mm256_unpackhi_epi8)
 STRATA_PAIRWISE(low32, _mm256_unpacklo_epi32)
 STRATA_PAIRWISE(high32, _mm256_unpackhi_epi32)
 STRATA_PAIRWISE(low64, _mm256_unpacklo_epi64)
