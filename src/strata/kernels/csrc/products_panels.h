@@ -10,6 +10,7 @@ namespace strata::STRATA_ISA {
 constexpr int64_t band_rows = 16;   // weight rows of one result: 64 bytes per input row
 constexpr int64_t most_inputs = 128;
 constexpr int64_t input_bytes = 384 * 1024;  // input rows that stay in a second-level cache of 1 MB meanwhile
+constexpr int64_t panels_bytes = 20 * 1024;  // decoded panels that meet a pair of input rows in the first-level cache
 
 // Rows of the input: as floats, and as records in the layouts that the weights read.
 struct Rows {
@@ -32,10 +33,10 @@ static inline int64_t input_block(const Rows& in) {
     return fit < 2 ? 2 : fit < most_inputs ? fit : most_inputs;
 }
 
-// Scratch bytes that a band needs: a panel of codes or of floats.
+// Scratch bytes that a band needs: a panel of floats, or panels of codes.
 static inline size_t panel_bytes(int64_t cols) {
     const int64_t coded = (groups_of(cols, 16) + 2) * panel_group_bytes<16>, floats = panel_rows * cols * 4;
-    return static_cast<size_t>(coded > floats ? coded : floats) + 64;
+    return static_cast<size_t>((coded > floats ? coded : floats) + panels_bytes);
 }
 
 static inline int64_t row_bytes_of(const WeightView& weight) {
@@ -47,8 +48,12 @@ static inline int64_t row_bytes_of(const WeightView& weight) {
 struct Ahead {
     const uint8_t* at;
     const uint8_t* end;
-    // A share of the lines: one of `tiles`.
-    void go(int64_t step) {
+    int64_t step = 0;
+    void share(int64_t tiles) {
+        if (end > at) step = ((end - at) / tiles + 63) / 64 * 64;
+    }
+    // What one tile fetches.
+    void go() {
         const uint8_t* to = at + step < end ? at + step : end;
         for (; at < to; at += 64) __builtin_prefetch(at, 0, 2);
     }
@@ -81,17 +86,41 @@ static inline void decode_panel(const WeightView& weight, int64_t row, uint8_t* 
     }
 }
 
+// Panels that share the first-level cache with a pair of input rows, which then serves them all: 1, 2 or 4.
+template <int sub>
+static inline int64_t panels_at_once(int64_t groups) {
+    const int64_t fit = panels_bytes / (groups * panel_group_bytes<sub>);
+    return fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
+}
+
 template <int sub, bool minima>
-static inline void coded_panel(const uint8_t* panel, int offset, const Records& x, int64_t cols, const Some& some,
-                               float* out, Ahead& ahead) {
-    const int64_t tiles = band_rows / panel_rows * ((some.count() + 1) / 2), left = ahead.end - ahead.at;
-    const int64_t step = left > 0 ? (left / tiles + 64) / 64 * 64 : 0;
+static inline void coded_panels(const uint8_t* panels, int64_t count, int offset, const Records& x, int64_t cols,
+                                const Some& some, float* out, Ahead& ahead) {
     for (int64_t i = some.from; i < some.to; i += 2, out += 2 * band_rows) {
         const bool pair = i + 1 < some.to;
         const uint8_t* both[2] = {x.at(some.row(i)), pair ? x.at(some.row(i + 1)) : nullptr};
-        if (pair) tile<sub, minima, 2>(panel, offset, both, cols, out);
-        else tile<sub, minima, 1>(panel, offset, both, cols, out);
-        ahead.go(step);
+        const uint8_t* panel = panels;
+        for (int64_t p = 0; p < count; ++p, panel += x.groups * panel_group_bytes<sub>) {
+            if (pair) tile<sub, minima, 2>(panel, offset, both, cols, out + panel_rows * p);
+            else tile<sub, minima, 1>(panel, offset, both, cols, out + panel_rows * p);
+            ahead.go();
+        }
+    }
+}
+
+// A band of a weight that holds codes.
+template <int sub, bool minima>
+static inline void coded_band(const WeightView& weight, int64_t first, int64_t last, const Rows& in, const Some& some,
+                              Ahead ahead, uint8_t* scratch, float* out) {
+    const Records& x = sub == 16 ? in.by16 : in.by32;
+    const int64_t at_once = panels_at_once<sub>(x.groups), end = first + band_rows < last ? first + band_rows : last;
+    ahead.share((end - first + panel_rows - 1) / panel_rows * ((some.count() + 1) / 2));
+    for (int64_t row = first; row < end; row += at_once * panel_rows) {
+        const int64_t left = (end - row + panel_rows - 1) / panel_rows, count = left < at_once ? left : at_once;
+        for (int64_t p = 0; p < count; ++p)
+            decode_panel<sub>(weight, row + p * panel_rows, scratch + p * x.groups * panel_group_bytes<sub>);
+        const int offset = formats[weight.format].offset;
+        coded_panels<sub, minima>(scratch, count, offset, x, in.cols, some, out + row - first, ahead);
     }
 }
 
@@ -125,20 +154,15 @@ static inline void float_panel(const WeightView& weight, int64_t row, const Rows
 static inline void band(const WeightView& weight, int64_t first, int64_t last, const Rows& in, const Some& some,
                         Ahead ahead, uint8_t* scratch, float* out) {
     const Format& format = formats[weight.format];
-    const Records& x = format.sub == 16 ? in.by16 : in.by32;
-    for (int64_t row = first; row < first + band_rows && row < last; row += panel_rows) {
-        float* to = out + row - first;
-        if (format.sub == 0) {
-            float_panel(weight, row, in, some, reinterpret_cast<float*>(scratch), to);
-        } else if (format.sub == 32) {
-            decode_panel<32>(weight, row, scratch);
-            if (format.minima) coded_panel<32, true>(scratch, format.offset, x, in.cols, some, to, ahead);
-            else coded_panel<32, false>(scratch, format.offset, x, in.cols, some, to, ahead);
-        } else {
-            decode_panel<16>(weight, row, scratch);
-            if (format.minima) coded_panel<16, true>(scratch, format.offset, x, in.cols, some, to, ahead);
-            else coded_panel<16, false>(scratch, format.offset, x, in.cols, some, to, ahead);
-        }
+    if (format.sub == 0) {
+        for (int64_t row = first; row < first + band_rows && row < last; row += panel_rows)
+            float_panel(weight, row, in, some, reinterpret_cast<float*>(scratch), out + row - first);
+    } else if (format.sub == 32) {
+        if (format.minima) coded_band<32, true>(weight, first, last, in, some, ahead, scratch, out);
+        else coded_band<32, false>(weight, first, last, in, some, ahead, scratch, out);
+    } else {
+        if (format.minima) coded_band<16, true>(weight, first, last, in, some, ahead, scratch, out);
+        else coded_band<16, false>(weight, first, last, in, some, ahead, scratch, out);
     }
     if (weight.scale != 1.0f)
         for (int64_t i = 0; i < band_rows * some.count(); ++i) out[i] *= weight.scale;
