@@ -2,6 +2,8 @@
 
 import os
 import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -57,6 +59,36 @@ def test_threads_end_with_their_owner() -> None:
     assert len(os.listdir("/proc/self/task")) == before + 5
     del native
     assert len(os.listdir("/proc/self/task")) == before
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    """Whether `condition` comes true within a time that no healthy machine needs."""
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def test_workers_without_work_sleep_and_wake_for_the_next_job() -> None:
+    native = Native(3)
+    for _ in range(3):
+        assert wait_until(lambda: native.handle.asleep == 2)
+        assert run(native, 9, rounds=10).tolist() == [10 * (i + 1) for i in range(9)]
+
+
+def test_no_worker_sleeps_inside_a_hot_scope_and_all_do_after_it() -> None:
+    native = Native(3)
+    assert wait_until(lambda: native.handle.asleep == 2)
+    # Pauses of 5 ms: outside of a hot scope a worker sleeps long before they end.
+    assert _native.exercise_hot(native.handle, 5, 5000, True) == 0
+    assert wait_until(lambda: native.handle.asleep == 2)
+
+
+def test_the_count_of_sleepers_sees_them_without_a_hot_scope() -> None:
+    native = Native(3)
+    assert wait_until(lambda: _native.exercise_hot(native.handle, 5, 5000, False) == 2)
 
 
 def test_the_default_is_the_physical_cores_of_the_affinity_mask() -> None:

@@ -6,7 +6,12 @@
 #include "bind.h"
 #include "native.h"
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <stdexcept>
+#include <thread>
 
 namespace nb = nanobind;
 
@@ -36,6 +41,24 @@ void exercise(Native& native, int chunks, int rounds, int fail, uintptr_t out) {
         });
 }
 
+// `rounds` jobs with `pause_us` of sleep before each, inside hot scopes or not -> the most workers that were asleep at
+// the end of a pause (but the first, which may have woken them).
+int exercise_hot(Native& native, int rounds, int pause_us, bool hot) {
+    Pool& pool = native.pool();
+    const auto scope = [&] { return hot ? std::make_unique<Pool::Hot>(pool) : nullptr; };
+    const auto outer = scope();
+    std::atomic<int> ran{0};
+    int most = 0;
+    for (int round = 0; round < rounds; ++round) {
+        std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+        if (round > 0) most = std::max(most, pool.asleep());
+        const auto inner = scope();  // the end of an inner scope does not end the outer one
+        pool.parallel_for(2 * pool.threads(), [&](int, int) { ran.fetch_add(1); });
+    }
+    if (ran != rounds * 2 * pool.threads()) throw std::logic_error("a chunk was lost");
+    return most;
+}
+
 }  // namespace
 }  // namespace strata
 
@@ -44,6 +67,7 @@ NB_MODULE(_native, m) {
     nb::class_<Native>(m, "Native")
         .def(nb::init<int, const std::string&>(), nb::arg("threads"), nb::arg("isa"))
         .def_prop_ro("threads", [](Native& native) { return native.pool().threads(); })
+        .def_prop_ro("asleep", [](Native& native) { return native.pool().asleep(); })
         .def_prop_ro("isa", [](Native& native) { return strata::isa_name(native.isa()); })
         .def_prop_ro("distinct_experts", [](Native& native) { return native.counters().distinct_experts; })
         .def_prop_ro("expert_bytes", [](Native& native) { return native.counters().expert_bytes; })
@@ -51,6 +75,8 @@ NB_MODULE(_native, m) {
     m.def("physical_cores", &strata::physical_cores);
     m.def("exercise", &strata::exercise, nb::arg("native"), nb::arg("chunks"), nb::arg("rounds"), nb::arg("fail"),
           nb::arg("out"), nb::call_guard<nb::gil_scoped_release>());
+    m.def("exercise_hot", &strata::exercise_hot, nb::arg("native"), nb::arg("rounds"), nb::arg("pause_us"),
+          nb::arg("hot"), nb::call_guard<nb::gil_scoped_release>());
     strata::bind_products(m);
     strata::bind_layers(m);
     strata::bind_attention(m);

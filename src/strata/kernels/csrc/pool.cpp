@@ -4,8 +4,8 @@
 #include <fstream>
 #include <set>
 #include <stdexcept>
-#include <utility>
 #include <string>
+#include <utility>
 
 #ifdef __linux__
 #include <sched.h>
@@ -13,6 +13,11 @@
 
 namespace strata {
 namespace {
+
+// A waiting thread spins, then looks again between offers of its processor to whoever wants it (a yield takes 0.5 us),
+// then sleeps. Waking a sleeper takes 16 us; a layer's serial part is shorter than the spin. Measured on two cores.
+constexpr std::chrono::microseconds spin_time{50};
+constexpr std::chrono::microseconds linger_time{200};
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -22,16 +27,26 @@ inline void relax() {
 #endif
 }
 
-// Spins until `ready()` or about 50 us have passed (a layer's serial part is shorter, a sleep costs about as much);
-// true when ready.
+// Spins until `ready()` or until `spin_time` has passed; true when ready.
 template <class Ready>
 bool spin(Ready ready) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(50);
+    const auto end = std::chrono::steady_clock::now() + spin_time;
     do {
         for (int i = 0; i < 64; ++i) {
             if (ready()) return true;
             relax();
         }
+    } while (std::chrono::steady_clock::now() < end);
+    return ready();
+}
+
+// Yields until `ready()` or until `linger_time` has passed; true when ready.
+template <class Ready>
+bool linger(Ready ready) {
+    const auto end = std::chrono::steady_clock::now() + linger_time;
+    do {
+        if (ready()) return true;
+        std::this_thread::yield();
     } while (std::chrono::steady_clock::now() < end);
     return ready();
 }
@@ -46,36 +61,33 @@ Pool::Pool(int threads) {
 
 Pool::~Pool() {
     stop_.store(true);
-    epoch_.fetch_add(1);
-    epoch_.notify_all();
+    wake();
     for (std::thread& worker : workers_) worker.join();
 }
 
 void Pool::run(int chunks, Call call, void* body) {
     if (chunks <= 0) return;
     std::lock_guard<std::mutex> one_caller(caller_);
-    failure_ = nullptr;
     call_.store(call, std::memory_order_relaxed);
     body_.store(body, std::memory_order_relaxed);
     chunks_.store(chunks, std::memory_order_relaxed);
-    done_.store(0, std::memory_order_relaxed);
     const uint64_t job = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
-    ticket_.store(job << 32 | static_cast<uint32_t>(chunks), std::memory_order_release);
-    if (chunks > 1 && !workers_.empty()) {
-        epoch_.fetch_add(1, std::memory_order_release);
-        epoch_.notify_all();
-    }
-    work(0);
-    auto finished = [&] { return done_.load(std::memory_order_acquire) == chunks; };
+    // In one order with a worker's `asleep_`: either it sees this job before it sleeps or it is seen here and woken.
+    ticket_.store(job << 32 | static_cast<uint32_t>(chunks), std::memory_order_seq_cst);
+    if (chunks > 1 && asleep_.load(std::memory_order_seq_cst) > 0) wake();
+    expected_ += static_cast<uint32_t>(chunks - work(0));
+    auto finished = [&] { return done_.load(std::memory_order_acquire) == expected_; };
     if (!spin(finished)) {
-        for (int done = done_.load(std::memory_order_acquire); done != chunks;
+        for (uint32_t done = done_.load(std::memory_order_acquire); done != expected_;
              done = done_.load(std::memory_order_acquire))
             done_.wait(done, std::memory_order_acquire);
     }
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void Pool::work(int worker) {
+// Takes chunks of the job at hand until none is left; how many it ran.
+int Pool::work(int worker) {
+    int ran = 0;
     uint64_t ticket = ticket_.load(std::memory_order_acquire);
     while (static_cast<uint32_t>(ticket) != 0) {
         const Call call = call_.load(std::memory_order_relaxed);
@@ -94,21 +106,42 @@ void Pool::work(int worker) {
                 failure_chunk_ = chunk;
             }
         }
-        if (done_.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done_.notify_one();
+        ++ran;
+        if (static_cast<uint32_t>(ticket) == 1) break;  // that was the last one: no need to fetch the line to know it
         ticket = ticket_.load(std::memory_order_acquire);
     }
+    return ran;
 }
 
 void Pool::serve(int worker) {
-    uint32_t seen = 0;
+    uint64_t seen = 0;
     for (;;) {
-        auto called = [&] { return epoch_.load(std::memory_order_acquire) != seen; };
-        while (!called())
-            if (!spin(called)) epoch_.wait(seen, std::memory_order_acquire);
-        seen = epoch_.load(std::memory_order_acquire);
+        auto called = [&] { return job() != seen || stop_.load(std::memory_order_relaxed); };
+        while (!called()) {
+            if (spin(called) || linger(called)) break;
+            if (hot_.load(std::memory_order_relaxed) == 0) sleep(seen);
+        }
         if (stop_.load()) return;
-        work(worker);
+        seen = job();
+        const int ran = work(worker);
+        if (ran) {
+            done_.fetch_add(ran, std::memory_order_acq_rel);
+            done_.notify_one();
+        }
     }
+}
+
+// Until a job other than `seen`, a hot scope or the end.
+void Pool::sleep(uint64_t seen) {
+    const uint32_t alarm = alarm_.load();
+    asleep_.fetch_add(1);
+    if (ticket_.load() >> 32 == seen && hot_.load() == 0 && !stop_.load()) alarm_.wait(alarm);
+    asleep_.fetch_sub(1);
+}
+
+void Pool::wake() {
+    alarm_.fetch_add(1);
+    alarm_.notify_all();
 }
 
 int physical_cores() {

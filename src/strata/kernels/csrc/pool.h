@@ -14,13 +14,16 @@ namespace strata {
 
 class Pool {
 public:
-    // `threads` counts the caller: a pool of 1 starts no thread. Throws std::invalid_argument below 1.
+    // `threads` counts the caller: a pool of 1 starts no thread. Workers run on the processors and with the memory
+    // policy that the constructing thread has. Throws std::invalid_argument below 1.
     explicit Pool(int threads);
     ~Pool();
     Pool(const Pool&) = delete;
     Pool& operator=(const Pool&) = delete;
 
     int threads() const { return static_cast<int>(workers_.size()) + 1; }
+    // Workers that sleep now: all of them soon after the last job, none in a hot scope.
+    int asleep() const { return asleep_.load(std::memory_order_relaxed); }
 
     // Calls fn(chunk, worker) once for every chunk in [0, chunks); worker in [0, threads()) names the running thread's
     // scratch. Which thread runs a chunk is not determined, so fn must write only what belongs to the chunk (or to
@@ -36,20 +39,49 @@ public:
     using Call = void (*)(void* body, int chunk, int worker);
     void run(int chunks, Call call, void* body);
 
-private:
-    void serve(int worker);
-    void work(int worker);
+    // While one lives the workers are awake and do not go to sleep between jobs: for a program of many short jobs
+    // with short serial parts, where a sleeping worker would miss every other job. Scopes nest. Keep it to the
+    // program: outside of it an idle pool costs nothing.
+    class Hot {
+    public:
+        explicit Hot(Pool& pool) : pool_(pool) {
+            pool_.hot_.fetch_add(1);
+            pool_.wake();
+        }
+        ~Hot() { pool_.hot_.fetch_sub(1); }
+        Hot(const Hot&) = delete;
+        Hot& operator=(const Hot&) = delete;
 
-    // One job at a time. `ticket_` = job number << 32 | chunks not yet taken: a worker that wakes late either sees no
-    // chunks left or fails its compare-exchange, so no job waits for a thread that the system has put aside.
-    std::atomic<uint64_t> ticket_{0};
+    private:
+        Pool& pool_;
+    };
+
+private:
+    // Two 64-byte lines, which some processors fetch together.
+    static constexpr size_t line = 128;
+
+    void serve(int worker);
+    int work(int worker);
+    void sleep(uint64_t job);
+    void wake();
+    uint64_t job() const { return ticket_.load(std::memory_order_acquire) >> 32; }
+
+    // All that a short job touches, in one line. `ticket_` = job number << 32 | chunks not yet taken: a
+    // worker that wakes late either sees no chunks left or fails its compare-exchange, so no job waits for a thread
+    // that the system has put aside.
+    alignas(line) std::atomic<uint64_t> ticket_{0};
     std::atomic<Call> call_{nullptr};
     std::atomic<void*> body_{nullptr};
     std::atomic<int> chunks_{0};
-    std::atomic<int> done_{0};
-    std::atomic<uint32_t> epoch_{0};  // what sleeping workers wait on
+    // Chunks that workers ever finished. Never set back: a store by the caller would fetch the line once more.
+    std::atomic<uint32_t> done_{0};
+    uint32_t expected_ = 0;  // `done_` when the job is over
+    // Read at every job, changed rarely: a mutex in this line cost a job 100 ns.
+    alignas(line) std::atomic<int> asleep_{0};
+    std::atomic<uint32_t> alarm_{0};  // what sleeping workers wait on
+    std::atomic<int> hot_{0};
     std::atomic<bool> stop_{false};
-    std::mutex caller_;
+    alignas(line) std::mutex caller_;
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     int failure_chunk_ = 0;
