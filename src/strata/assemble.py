@@ -14,15 +14,18 @@ from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.scheduler import Settings
+from strata.kernels.binding import bind_thread
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
+from strata.kernels.topology import read_topology
 from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.models.registry import build_model
 from strata.plan.machine import Machine, available_memory
+from strata.plan.placement import place_threads
 from strata.plan.plan import ModelSizes, Plan, make_plan
 from strata.plan.wishes import Wishes
 from strata.runtime.runner import CpuRunner
@@ -39,8 +42,11 @@ class Loaded:
     engine: Engine
 
 
-def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
-    """The operations (C++ for an instruction set, or the naive specification), and the machine they run on."""
+def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
+    """The operations (C++ for an instruction set, or the naive specification), and the machine they run on.
+
+    On a machine with several memory nodes or kinds of cores the calling thread is bound with the pool's.
+    """
     if wishes.device not in ("auto", "cpu"):
         raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
     # Our own pool computes; torch's threads beside it would only fight for the same cores.
@@ -48,9 +54,12 @@ def make_ops(wishes: Wishes) -> tuple[Ops, Machine]:
     if wishes.isa == "naive":
         if wishes.threads not in ("auto", 1):
             raise UsageError(f"--threads {wishes.threads}: the naive operations run on one", "leave it out")
-        return NaiveOps(), Machine(1, "naive", available_memory())
-    native = Native(None if wishes.threads == "auto" else wishes.threads, wishes.isa)
-    return CpuOps(native), Machine(native.threads, native.isa, available_memory())
+        return NaiveOps(), Machine(1, "naive", available_memory(), "the naive operations run on one")
+    placement = place_threads(read_topology(), None if wishes.threads == "auto" else wishes.threads, weight_bytes)
+    refused = bind_thread(placement.cpus, placement.nodes)
+    native = Native(placement.threads, wishes.isa)
+    reason = "; ".join([placement.reason, *(f"the system refused {what}" for what in refused)])
+    return CpuOps(native), Machine(native.threads, native.isa, available_memory(), reason)
 
 
 def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
@@ -70,7 +79,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
     checkpoint = open_checkpoint(model_path(model))
-    ops, machine = make_ops(wishes)
+    ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
     built = build_model(checkpoint, ops)
     plan = make_plan(
         machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
@@ -85,5 +94,6 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         scheduler=Settings(chunk_tokens=plan.chunk),
         requested_slots=plan.requested_slots,
         slots_reason=plan.slots_reason,
+        plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},
     )
     return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said))

@@ -49,6 +49,13 @@ def test_every_choice_is_logged_with_its_reason():
     assert any("setting=context value=512" in line for line in lines)
 
 
+def test_the_status_says_what_was_decided_and_why():
+    loaded = load(path_of("llama", "gguf"), Wishes(threads=2))
+    plan = loaded.engine.status()["plan"]
+    assert plan["threads"] == {"value": 2, "reason": "as asked"}
+    assert {choice.name for choice in loaded.plan.choices} == set(plan)
+
+
 @pytest.mark.parametrize("kv_type", ["f32", "bf16"])
 def test_sizes_are_those_of_the_states(kv_type):
     loaded = load(path_of("qwen4_exp", "gguf"), Wishes(parallel=1, ctx_size=64, kv_type=kv_type))

@@ -11,6 +11,7 @@ import pytest
 from strata.core.errors import UsageError
 from strata.kernels import _native
 from strata.kernels.native import Native
+from strata.kernels.topology import default_threads, read_topology
 
 
 def run(native: Native, chunks: int, rounds: int = 1, fail: int = -1) -> np.ndarray:
@@ -91,9 +92,8 @@ def test_the_count_of_sleepers_sees_them_without_a_hot_scope() -> None:
     assert wait_until(lambda: _native.exercise_hot(native.handle, 5, 5000, False) == 2)
 
 
-def test_the_default_is_the_physical_cores_of_the_affinity_mask() -> None:
-    assert Native().threads == _native.physical_cores()
-    assert 1 <= _native.physical_cores() <= len(os.sched_getaffinity(0))
+def test_the_default_is_one_thread_per_performance_core() -> None:
+    assert Native().threads == default_threads(read_topology())
 
 
 def test_wrong_settings_are_refused_by_name() -> None:

@@ -13,7 +13,7 @@ MODEL = ModelSizes(context=8192, token_bytes=1 << 12, sequence_bytes=MIB, expert
 
 
 def plan(memory=8 * GIB, sizes=MODEL, context=None, slots="auto", chunk="auto", ram=None):
-    return make_plan(Machine(4, "avx2", memory), sizes, context, slots, chunk, ram)
+    return make_plan(Machine(4, "avx2", memory, "four cores"), sizes, context, slots, chunk, ram)
 
 
 def reason(made, name):
@@ -103,6 +103,10 @@ def test_more_memory_never_gives_less(memory):
     assert less.context <= more.context
     if less.context == more.context:
         assert less.slots <= more.slots
+
+
+def test_the_reason_of_the_threads_is_the_machines():
+    assert reason(plan(), "threads") == "four cores"
 
 
 def test_the_systems_word_is_taken_for_free_memory(tmp_path):

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from strata.core.errors import EngineError, RequestError
@@ -27,6 +27,8 @@ class EngineSettings:
     requested_slots: int | None = None
     """Slots that were asked for, where the plan serves another number; `slots_reason` says why."""
     slots_reason: str = "as requested"
+    plan: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """What was decided about the machine, as the status shows it."""
     max_failures: int = 3
     """Steps that may fail in a row; with the last of them the engine gives up."""
 
@@ -138,6 +140,7 @@ class Engine:
                 "step_tokens": self.limits.step_tokens,
                 "chunk_tokens": self._scheduler.chunk_tokens,
                 "queue_limit": self._settings.scheduler.queue_limit,
+                "plan": self._settings.plan,
                 **self._tally.values(),
                 "fatal": self._fatal,
                 "runner": self._runner_status,

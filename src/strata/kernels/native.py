@@ -8,6 +8,7 @@ import torch
 from strata.core.errors import UnsupportedError, UsageError
 from strata.kernels import _native
 from strata.kernels.buffers import Buffers
+from strata.kernels.topology import default_threads, read_topology
 from strata.kernels.views import ExpertBank, Weight
 
 Isa = Literal["auto", "portable", "avx2", "avx512"]
@@ -25,7 +26,7 @@ FORMAT_CODES: dict[str, int] = {row[0]: code for code, row in enumerate(_native.
 class Native:
     """Owns a pool of threads and scratch memory; every C++ operation runs on one.
 
-    `threads` counts the calling thread; None means the physical cores of the process's affinity mask. `isa` is "auto"
+    `threads` counts the calling thread; None means one per performance core that the process may use. `isa` is "auto"
     (the best the CPU has) or a name to force. Results never depend on either. UsageError for a thread count below 1 or
     an instruction set that the CPU lacks.
     """
@@ -34,7 +35,7 @@ class Native:
         if threads is not None and threads < 1:
             raise UsageError(f"a thread count of at least 1 is needed, got {threads}")
         try:
-            self.handle = _native.Native(threads or 0, isa)
+            self.handle = _native.Native(default_threads(read_topology()) if threads is None else threads, isa)
         except ValueError as error:
             raise UsageError(str(error)) from error
         self._banks: dict[int, tuple[weakref.ref[ExpertBank], _native.Bank]] = {}

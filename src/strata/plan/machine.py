@@ -10,11 +10,13 @@ class Machine:
     """Measured facts that a plan is made from."""
 
     threads: int
-    """Physical cores that the process may use."""
+    """Threads that compute, the engine's own included."""
     isa: str
     """Instruction set of the kernels."""
     memory_bytes: int
     """Memory that can be taken without swapping."""
+    threads_reason: str
+    """Why so many, and why there."""
 
 
 def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int:

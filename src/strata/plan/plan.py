@@ -74,7 +74,7 @@ def make_plan(
     size = STEP_TOKENS if chunk == "auto" else chunk
     arena = choose_arena(sizes, machine, ram_gib)
     choices = (
-        Choice("threads", machine.threads, "physical cores this process may use, or as asked"),
+        Choice("threads", machine.threads, machine.threads_reason),
         Choice("isa", machine.isa, "best instruction set of this processor, or as asked"),
         Choice("context", tokens, context_reason),
         Choice("slots", serving, slots_reason),

@@ -72,13 +72,13 @@ NB_MODULE(_native, m) {
         .def_prop_ro("distinct_experts", [](Native& native) { return native.counters().distinct_experts; })
         .def_prop_ro("expert_bytes", [](Native& native) { return native.counters().expert_bytes; })
         .def_prop_ro("product_bytes", [](Native& native) { return native.counters().product_bytes; });
-    m.def("physical_cores", &strata::physical_cores);
     m.def("exercise", &strata::exercise, nb::arg("native"), nb::arg("chunks"), nb::arg("rounds"), nb::arg("fail"),
           nb::arg("out"), nb::call_guard<nb::gil_scoped_release>());
     m.def("exercise_hot", &strata::exercise_hot, nb::arg("native"), nb::arg("rounds"), nb::arg("pause_us"),
           nb::arg("hot"), nb::call_guard<nb::gil_scoped_release>());
     strata::bind_products(m);
     strata::bind_layers(m);
+    strata::bind_os_memory(m);
     strata::bind_attention(m);
     strata::bind_elementwise(m);
     strata::bind_rows(m);

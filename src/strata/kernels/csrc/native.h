@@ -23,9 +23,8 @@ struct Counters {
 
 class Native {
 public:
-    // threads 0: the physical cores of the affinity mask.
     Native(int threads, const std::string& isa)
-        : isa_(resolve_isa(isa)), pool_(threads == 0 ? physical_cores() : threads), worker_scratch_(pool_.threads()) {}
+        : isa_(resolve_isa(isa)), pool_(threads), worker_scratch_(pool_.threads()) {}
 
     Pool& pool() { return pool_; }
     Isa isa() const { return isa_; }

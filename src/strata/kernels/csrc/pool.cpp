@@ -1,15 +1,9 @@
 #include "pool.h"
 
 #include <chrono>
-#include <fstream>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <utility>
-
-#ifdef __linux__
-#include <sched.h>
-#endif
 
 namespace strata {
 namespace {
@@ -142,26 +136,6 @@ void Pool::sleep(uint64_t seen) {
 void Pool::wake() {
     alarm_.fetch_add(1);
     alarm_.notify_all();
-}
-
-int physical_cores() {
-#ifdef __linux__
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    if (sched_getaffinity(0, sizeof(mask), &mask) == 0) {
-        std::set<std::string> cores;  // the list of a core's hardware threads names the core
-        for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-            if (!CPU_ISSET(cpu, &mask)) continue;
-            std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
-            std::string siblings;
-            if (!(file >> siblings)) siblings = "cpu" + std::to_string(cpu);
-            cores.insert(siblings);
-        }
-        if (!cores.empty()) return static_cast<int>(cores.size());
-    }
-#endif
-    const unsigned count = std::thread::hardware_concurrency();
-    return count ? static_cast<int>(count) : 1;
 }
 
 }  // namespace strata

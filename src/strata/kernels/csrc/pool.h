@@ -88,7 +88,4 @@ private:
     std::vector<std::thread> workers_;
 };
 
-// Physical cores in this process's affinity mask, at least 1.
-int physical_cores();
-
 }  // namespace strata
