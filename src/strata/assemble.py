@@ -1,6 +1,7 @@
 """The composition root: a model's path and a person's wishes become a running engine."""
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
@@ -26,9 +27,12 @@ from strata.models.base import Model
 from strata.models.registry import build_model
 from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
-from strata.plan.plan import ModelSizes, Plan, make_plan
+from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
 from strata.plan.wishes import Wishes
 from strata.runtime.runner import CpuRunner
+from strata.store.warm import missing_bytes, spans_of, warm
+
+PROGRESS_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,32 @@ def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
     return CpuOps(native), Machine(native.threads, native.isa, available_memory(), reason)
 
 
+def warm_weights(checkpoint: Checkpoint, machine: Machine, wishes: Wishes, log: Log) -> Choice:
+    """Bring the model's files into memory if they fit; what was decided."""
+    spans = spans_of(checkpoint.bytes_of(ref) for ref in checkpoint.tensors.values())
+    total = sum(span.nbytes for span in spans)
+    choice = choose_warming(total, missing_bytes(spans), machine.memory_bytes, wishes.warm == "auto")
+    if choice.value == "read ahead":
+        began_s = time.monotonic()
+        warm(spans, Paced(log))
+        log.info("read ahead", mib=total >> 20, seconds=round(time.monotonic() - began_s, 2))
+    return choice
+
+
+class Paced:
+    """Logs the progress of a long read, a line every few seconds."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.next_s = time.monotonic() + PROGRESS_EVERY_S
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note of `done` of `total` bytes."""
+        if time.monotonic() >= self.next_s:
+            self.next_s += PROGRESS_EVERY_S
+            self.log.info("reading ahead", done_mib=done >> 20, total_mib=total >> 20)
+
+
 def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
     """What the plan needs to know of a model."""
     per_type = {name: sum(layout.token_bytes(name) for layout in model.layouts) for name in get_args(KvType)}
@@ -80,10 +110,12 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     said = log if log is not None else Log()
     checkpoint = open_checkpoint(model_path(model))
     ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
+    warming = warm_weights(checkpoint, machine, wishes, said)
     built = build_model(checkpoint, ops)
     plan = make_plan(
         machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
     )
+    plan = replace(plan, choices=(*plan.choices, warming))
     for choice in plan.choices:
         said.info("plan", setting=choice.name, value=choice.value, reason=choice.reason)
     if plan.arena:

@@ -50,10 +50,21 @@ def test_every_choice_is_logged_with_its_reason():
 
 
 def test_the_status_says_what_was_decided_and_why():
-    loaded = load(path_of("llama", "gguf"), Wishes(threads=2))
+    loaded = load(path_of("llama", "gguf"), Wishes(threads=2, warm="no"))
     plan = loaded.engine.status()["plan"]
     assert plan["threads"] == {"value": 2, "reason": "as asked"}
+    assert plan["weights"] == {"value": "as touched", "reason": "as asked"}
     assert {choice.name for choice in loaded.plan.choices} == set(plan)
+
+
+def test_a_file_is_read_ahead_and_a_long_read_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr("strata.assemble.PROGRESS_EVERY_S", 0.0)
+    stream = io.StringIO()
+    load(path_of("llama", "gguf"), Wishes(), Log(stream=stream))
+    text = stream.getvalue()
+    assert "reading ahead done_mib=" in text and "setting=weights value='read ahead'" in text
+    load(path_of("llama", "gguf"), Wishes(warm="no"), Log(stream=(quiet := io.StringIO())))
+    assert "reading ahead" not in quiet.getvalue()
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "bf16"])

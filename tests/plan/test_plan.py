@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from strata.core.errors import UsageError
 from strata.plan.machine import Machine, available_memory
-from strata.plan.plan import SHARE_FOR_STATES, STEP_TOKENS, ModelSizes, make_plan
+from strata.plan.plan import SHARE_FOR_STATES, STEP_TOKENS, ModelSizes, choose_warming, make_plan
 
 GIB, MIB = 1 << 30, 1 << 20
 MODEL = ModelSizes(context=8192, token_bytes=1 << 12, sequence_bytes=MIB, expert_bytes=3 * GIB)
@@ -107,6 +107,15 @@ def test_more_memory_never_gives_less(memory):
 
 def test_the_reason_of_the_threads_is_the_machines():
     assert reason(plan(), "threads") == "four cores"
+
+
+def test_a_file_is_read_ahead_when_it_fits_and_when_that_is_wished():
+    fits = choose_warming(9 * GIB, 2 * GIB, 10 * GIB, wished=True)
+    assert (fits.name, fits.value) == ("weights", "read ahead")
+    assert fits.reason == "2048 of 9216 MiB are not in memory yet"
+    large = choose_warming(9 * GIB + GIB // 10, 2 * GIB, 10 * GIB, wished=True)
+    assert large.value == "as touched" and large.reason.endswith("9318 MiB, 10240 MiB are free")
+    assert choose_warming(1, 1, GIB, wished=False).reason == "as asked"
 
 
 def test_the_systems_word_is_taken_for_free_memory(tmp_path):

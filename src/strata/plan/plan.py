@@ -95,6 +95,20 @@ def kv_reason(sizes: ModelSizes, context: int) -> str:
     return f"default, exact: {takes}; --kv-type bf16 saves {saved} MiB and reads half at long contexts"
 
 
+WARM_SHARE = 0.9
+"""Part of the available memory that a file may take to be read ahead of its use."""
+
+
+def choose_warming(weight_bytes: int, missing_bytes: int, memory_bytes: int, wished: bool) -> Choice:
+    """Whether the model's file is brought into memory before the first request ("read ahead") or as it is touched."""
+    if not wished:
+        return Choice("weights", "as touched", "as asked")
+    if weight_bytes > WARM_SHARE * memory_bytes:
+        sizes = f"{weight_bytes >> 20} MiB, {memory_bytes >> 20} MiB are free"
+        return Choice("weights", "as touched", f"reading ahead would push out what was read: {sizes}")
+    return Choice("weights", "read ahead", f"{missing_bytes >> 20} of {weight_bytes >> 20} MiB are not in memory yet")
+
+
 def choose_context(sizes: ModelSizes, asked: int | None, room: int) -> tuple[int, str]:
     """Tokens per slot: as asked, else the trained context, else what memory holds for one slot."""
     if asked is not None:

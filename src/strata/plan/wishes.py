@@ -52,6 +52,11 @@ class Wishes:
         absent="mapped",
         low=0.0,
     )
+    warm: Literal["auto", "no"] = setting(
+        "auto",
+        "Read the model's file into memory before the first request; auto = if it fits there.",
+        choices=("auto", "no"),
+    )
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu"), unbuilt=("cuda",))
     temp: float | None = setting(
         None,

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 
 from strata.core.errors import EngineError
+from strata.kernels.os_memory import huge
 from strata.kernels.views import ExpertBank, Weight
 
 ALIGNMENT = 64
@@ -54,7 +55,7 @@ class ExpertStore:
 def _moved(bank: ExpertBank) -> ExpertBank:
     """The bank with its bytes in one allocation, every plane at a multiple of `ALIGNMENT`."""
     planes = [p for ws in (bank.gate, bank.up, bank.down) for w in ws for p in w.planes]
-    arena = torch.empty(sum(_aligned(p.nbytes) for p in planes), dtype=torch.uint8)
+    arena = huge(torch.empty(sum(_aligned(p.nbytes) for p in planes), dtype=torch.uint8))
     offset = 0
 
     def move(weight: Weight) -> Weight:

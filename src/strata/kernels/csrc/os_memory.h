@@ -11,8 +11,8 @@ namespace strata {
 // pages of a mapped file are read. False when refused.
 bool advise_huge(void* data, size_t bytes);
 
-// Brings the pages of a mapping in, in order, and maps them. Returns 0, or the errno of what went wrong (EFAULT: the file
-// has become shorter). Where the kernel lacks the call (before Linux 5.14) it reads a byte of every page.
+// Brings the pages of a mapping in, in order, and maps them; touches them when some were missing. Returns 0, or the errno
+// of what went wrong (EFAULT: the file has become shorter). Before Linux 5.14 it only reads a byte of every page.
 int populate(const void* data, size_t bytes);
 
 // Bytes of a mapping that are in memory now, to whole pages; all of them when the system does not say.
