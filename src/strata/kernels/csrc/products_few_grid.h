@@ -29,7 +29,7 @@ struct GridKernel {
     static constexpr int64_t values = 16 * F::sub;
     static constexpr int steps = F::sub / 4, groups = 8 / steps;  // of 512 values
 
-    // One group with its codes into the half of the lanes that acc holds; cell is the first input row's place in groups.
+    // One group with its codes into the half of the lanes that acc holds; cell[n] is input row n's place in groups.
     STRATA_INSIDE void group(const __m512i* code, __m512 scale, const FewRows& job, const int8_t* q,
                              const int64_t* cell, int64_t g, __m512* acc) {
 #pragma GCC unroll 8
@@ -80,7 +80,8 @@ struct GridKernel {
             for (int n = 0; n < N; ++n) {
                 const bool swapped = groups == 1 && job.groups % 2;
                 const float y = swapped ? lane_tree(other[n], acc[n]) : lane_tree(acc[n], other[n]);
-                job.out[(from + n) * job.stride + row - job.first] = job.weight.scale == 1.0f ? y : y * job.weight.scale;
+                float& out = job.out[(from + n) * job.stride + row - job.first];
+                out = job.weight.scale == 1.0f ? y : y * job.weight.scale;
             }
         }
     }

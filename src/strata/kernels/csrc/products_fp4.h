@@ -7,8 +7,8 @@
 
 namespace strata::STRATA_ISA {
 
-// Half of each unsigned E4M3 number. Its seven bits, put where a float has them, are the number times 2^-120, and so are
-// the small ones, as subnormal floats; the NaN code is 0.
+// Half of each unsigned E4M3 number. Its seven bits, put where a float has them, are the number times 2^-120, small
+// ones as subnormal floats too; the NaN code is 0.
 static inline Floats16 half_ue4m3(__m128i bytes) {
     const __m128i most = _mm_set1_epi8(127), code = _mm_and_si128(bytes, most);
     const __m128i finite = _mm_andnot_si128(_mm_cmpeq_epi8(code, most), code);
@@ -51,7 +51,8 @@ struct FastGroup<NVFP4_PAIRS> : RegisterGroup<NVFP4_PAIRS> {
         const NibbleTable table(e2m1_codes.code);
         const Bytes64 first = lanes(b, b + 32, b + 64, b + 96), second = lanes(b + 16, b + 48, b + 80, b + 112);
         const Bytes64 low[2] = {table.low(first), table.low(second)}, high[2] = {table.high(first), table.high(second)};
-        emit_steps(emit, 0, low8(low[0], high[0]), high8(low[0], high[0]), low8(low[1], high[1]), high8(low[1], high[1]));
+        emit_steps(emit, 0, low8(low[0], high[0]), high8(low[0], high[0]), low8(low[1], high[1]),
+                   high8(low[1], high[1]));
     }
     static Floats16 scales(const uint8_t*) { return no_floats(); }
 };

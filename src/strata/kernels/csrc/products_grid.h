@@ -1,6 +1,6 @@
-// Groups of the grid formats and Q2_0. With AVX2, grid rows are copied as whole words, then the signs of 64 values are put
-// on at once; with AVX-512, products_grid512.h finds values by byte permutes (a gather halves the speed, docs/numerics.md
-// 5).
+// Groups of the grid formats and Q2_0. With AVX2, grid rows are copied as whole words, then the signs of 64 values are
+// put on at once; with AVX-512, products_grid512.h finds values by byte permutes (a gather halves the speed,
+// docs/numerics.md 5).
 #pragma once
 
 #include "products_fast.h"

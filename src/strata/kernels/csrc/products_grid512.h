@@ -37,8 +37,9 @@ struct GridVectors<IQ3_S> {
                 const __m512i two = grid_look_up<512>(iq3_s_planes.plane[plane], index, where);
                 for (int e = 0; e < 2; ++e) {
                     const __m512i nibble = e ? _mm512_srli_epi16(two, 4) : two;
-                    const __m512i plus = _mm512_ternarylogic_epi64(nibble, fifteen, offset, 0xea);  // nibble & 15 | offset
                     const int step = 4 * p + 2 * plane + e;
+                    // nibble & 15 | offset
+                    const __m512i plus = _mm512_ternarylogic_epi64(nibble, fifteen, offset, 0xea);
                     code[step] = with_signs(plus, bit_of(signs, step), IQ3_S::offset);
                 }
             }
@@ -126,9 +127,10 @@ struct GridVectors<IQ2_XS> {
         const __m512i low = vector_of(b + 2), high = vector_of(c + 2);
         const __m512i index = _mm512_permutex2var_epi8(low, vector_at(every_second[0]), high);
         const __m512i upper = _mm512_permutex2var_epi8(low, vector_at(every_second[1]), high);
+        const __m512i signs = signs_at(_mm512_srli_epi16(upper, 1));
         const GridParts where(index, bit_of(upper, 0));
         iq2_groups(grid_look_up<512>(iq2_xs_planes.plane[0], index, where),
-                   grid_look_up<512>(iq2_xs_planes.plane[1], index, where), signs_at(_mm512_srli_epi16(upper, 1)), code);
+                   grid_look_up<512>(iq2_xs_planes.plane[1], index, where), signs, code);
     }
     STRATA_INSIDE void scales(const uint8_t* b, const uint8_t* c, __m512* scale) {
         scale[0] = iq2_scales16(b, b + 66);

@@ -16,8 +16,8 @@ struct Bytes {
     }
 };
 
-// A grid of `count` entries: plane 0 holds the first half of an entry's values, plane 1 the other, each value as a number
-// of `bits` bits.
+// A grid of `count` entries: plane 0 holds the first half of an entry's values, plane 1 the other, each value as a
+// number of `bits` bits.
 template <int count>
 struct GridPlanes {
     alignas(64) uint8_t plane[2][count];
@@ -67,7 +67,7 @@ static constexpr Bytes transpose_pairs[2] = {Bytes([](int i) { return i / 4 * 4 
 static constexpr Bytes transpose_words[2] = {Bytes([](int i) { return i / 4 * 4 + i % 2 + i % 4 / 2 * 64; }),
                                              Bytes([](int i) { return i / 4 * 4 + 2 + i % 2 + i % 4 / 2 * 64; })};
 
-// Windows of a multishift: byte i of a 32-bit word from bit i * width of it (two words in 64 bits), or all from one bit.
+// Windows of a multishift: byte i of a 32-bit word from bit i * width of it (two words in 64 bits), or all from one.
 constexpr int word_bit(int i) { return i % 8 / 4 * 32; }
 static constexpr Bytes two_bits([](int i) { return word_bit(i) + 2 * (i % 4); });
 static constexpr Bytes three_bits([](int i) { return word_bit(i) + 3 * (i % 4); });
@@ -106,8 +106,8 @@ static constexpr ScaleTable iq3_s_scales(1.0f, 2.0f), iq3_xxs_scales(0.25f, 0.5f
 static inline __m512i vector_at(const Bytes& bytes) { return _mm512_load_si512(bytes.of); }
 static inline __m512i vector_at(const uint8_t* table) { return _mm512_load_si512(table); }
 static inline __m512i vector_of(const uint8_t* from) { return _mm512_loadu_si512(from); }
-static inline __m256i half_of(const uint8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
-static inline __m128i quarter_of(const uint8_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
+static inline __m256i half_of(const uint8_t* b) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b)); }
+static inline __m128i quarter_of(const uint8_t* b) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)); }
 
 // 32, 16 or 8 bytes of each of two blocks.
 static inline __m512i halves_of(const uint8_t* b, const uint8_t* c) {
