@@ -20,7 +20,10 @@ void bind_program(nb::module_& m) {
         .def(nb::init<>())
         .def("begin", [](Program& program, Native& native) { native.record(&program); })
         .def("end", [](Program&, Native& native) { native.record(nullptr); })
-        .def("run", &Program::run, Free())
+        .def("run", [](Program& program, Native& native) {
+            const Pool::Hot awake(native.pool());
+            program.run(native);
+        }, Free())
         .def("run_timed", &Program::run_timed, Free())
         .def("times", [](const Program& program) {
             std::vector<std::pair<std::string, int64_t>> found;
