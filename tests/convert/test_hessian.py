@@ -94,7 +94,9 @@ def test_few_rows_are_helped_by_all_experts() -> None:
 
 
 def test_documents_end_at_the_separator() -> None:
-    encode = lambda text: [ord(c) for c in text]  # noqa: E731
+    def encode(text: str) -> list[int]:
+        return [ord(c) for c in text]
+
     assert documents("ab<|endoftext|><|endoftext|>c", encode) == [(97, 98), (99,)]
     assert documents("", encode) == []
 

@@ -36,8 +36,10 @@ def history_of(prompt: list[int], answer: list[int]) -> TokenCounts:
     return history
 
 
-def choose(logits: NDArray[np.float32], *wish: float) -> int:
-    return naive.choose(torch.from_numpy(logits), *wish)  # type: ignore[arg-type]
+def choose(
+    logits: NDArray[np.float32], temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+) -> int:
+    return naive.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
 
 
 def sample(logits: NDArray[np.float32], params: SamplingParams, position: int, history: TokenCounts) -> Draw:

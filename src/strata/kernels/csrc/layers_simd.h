@@ -160,17 +160,6 @@ STRATA_INLINE float largest(const float* a, int64_t n) {
     return best;
 }
 
-// Where fold_totals expects the folded vector of result i.
-STRATA_INLINE constexpr int fold_slot(int i) {
-#if defined(STRATA_AVX512)
-    return (i & 3) << 2 | i >> 2;
-#elif defined(STRATA_AVX2)
-    return (i & 3) << 1 | i >> 2;
-#else
-    return i;
-#endif
-}
-
 // fold_total of W vectors at once, transposing on the way: half the additions of W single trees, the same ones per result.
 STRATA_INLINE V fold_totals(const V* folded) {
 #if defined(STRATA_AVX512)
