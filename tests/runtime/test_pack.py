@@ -1,7 +1,12 @@
 """Windows as rows."""
 
+import pytest
+import torch
+
+from strata.core.errors import RequestError
 from strata.core.window import Window
-from strata.runtime.pack import StepInputs, StepShape
+from strata.runtime.pack import StepInputs, StepShape, check_tokens
+from strata.state.memory import Memory
 
 WINDOWS = [Window(2, 5, (7, 8, 9), 2), Window(0, 0, (4,), 0), Window(1, 3, (6, 6), 1)]
 OTHERS = [Window(1, 0, (1, 2), 0), Window(2, 9, (3, 4), 2), Window(0, 7, (5, 6), 1)]
@@ -33,3 +38,20 @@ def test_other_windows_of_the_shape_take_the_same_places():
     assert inputs.tokens.tolist() == [1, 2, 3, 4, 5, 6]
     assert inputs.rows.segments.tolist() == [[1, 0, 2], [2, 2, 2], [0, 4, 2]]
     assert inputs.scored.tolist() == [2, 3, 5]
+
+
+def test_a_device_gets_all_in_one_copy():
+    inputs = StepInputs(StepShape.of(WINDOWS, False), Memory(torch.device("cpu"), apart=True))
+    assert not inputs.tokens.any()
+    inputs.fill(WINDOWS)
+    assert inputs.tokens.tolist() == [7, 8, 9, 4, 6, 6] and inputs.scored.tolist() == [1, 2, 5]
+    assert inputs.rows.segments.tolist() == [[2, 0, 3], [0, 3, 1], [1, 4, 2]]
+    places = {t.untyped_storage().data_ptr() for t in (inputs.tokens, inputs.rows.slot, inputs.scored)}
+    assert places == {inputs.block.device.data_ptr()} and all(t.is_contiguous() for t in (inputs.rows.segments,))
+
+
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_a_token_outside_the_vocabulary_is_refused(wrong):
+    check_tokens(WINDOWS, 10)
+    with pytest.raises(RequestError, match=r"token ids must be from 0 to 8, found"):
+        check_tokens([Window(0, 0, (4, wrong), 0)], 9)

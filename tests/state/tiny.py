@@ -148,7 +148,7 @@ def memory(states: SequenceStates, slot: int) -> dict[str, np.ndarray]:
         found[name] = tensor[slot].numpy().copy()
     for name, (plane, per) in paged(states).items():
         entries = n // per
-        where = [(int(states.table[slot, e // plane.page]), e % plane.page) for e in range(entries)]
+        where = [(int(states.table.device[slot, e // plane.page]), e % plane.page) for e in range(entries)]
         assert all(page in states.pages.held[slot] for page, _ in where)
         tensors = {name: plane.data} | ({} if plane.scales is None else {f"{name}.scales": plane.scales})
         for part, tensor in tensors.items():

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import torch
 
-from strata.core.errors import RequestError
 from strata.kernels.ops import Ops
 from strata.kernels.views import Weight
 from strata.layers.attention import Attention
@@ -51,20 +50,15 @@ class Model(Protocol):
         ...
 
     def trunk(self, batch: Batch) -> torch.Tensor:
-        """Run all layers -> the residual [T, ...] after the last layer; states are advanced."""
+        """Run all layers -> the residual [T, ...] after the last layer; states are advanced.
+
+        The caller has checked that the tokens are in the vocabulary.
+        """
         ...
 
     def head(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Residual rows [N, ...] -> logits [N, vocabulary]."""
         ...
-
-
-def check_tokens(tokens: torch.Tensor, vocabulary: int) -> None:
-    """RequestError when an id is outside the vocabulary."""
-    if len(tokens) and not (int(tokens.min()) >= 0 and int(tokens.max()) < vocabulary):
-        raise RequestError(
-            f"token ids must be from 0 to {vocabulary - 1}, found {int(tokens.min())}..{int(tokens.max())}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,6 @@ class PreNormModel:
 
     def trunk(self, batch: Batch) -> torch.Tensor:
         """See `Model.trunk`; the residual is [T, hidden] before the final norm."""
-        check_tokens(batch.tokens, self.shape.vocabulary)
         x = batch.ops.embed(batch.tokens, (self.embedding,))
         batch.report("embed", y=x)
         for block in self.blocks:

@@ -17,7 +17,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.program import Program
 from strata.layers.batch import Batch, Tap
 from strata.models.base import Model
-from strata.runtime.pack import StepInputs, StepShape
+from strata.runtime.pack import StepInputs, StepShape, check_tokens
 from strata.state.journal import LayerJournal
 from strata.state.sequence import SequenceStates
 
@@ -48,10 +48,14 @@ class Steps:
         self.recorded: OrderedDict[StepShape, Recorded] = OrderedDict()
 
     def logits(self, windows: Sequence[Window]) -> torch.Tensor:
-        """Logits [N, vocabulary] of the scored rows; valid until the next step of the same shape."""
+        """Logits [N, vocabulary] of the scored rows; valid until the next step of the same shape.
+
+        RequestError, before anything runs, when a token is outside the vocabulary.
+        """
+        check_tokens(windows, self.model.shape.vocabulary)
         shape = StepShape.of(windows, self.states.journaling)
         if self.tap is not None or not isinstance(self.ops, CpuOps) or shape.rows > MOST_ROWS:
-            inputs = StepInputs(shape)
+            inputs = StepInputs(shape, self.states.memory)
             inputs.fill(windows)
             return self.run(inputs, shape)
         known = self.recorded.get(shape)
@@ -66,7 +70,7 @@ class Steps:
 
     def record(self, windows: Sequence[Window], shape: StepShape, program: Program) -> torch.Tensor:
         """Run the step and keep it for the next of this shape."""
-        inputs = StepInputs(shape)
+        inputs = StepInputs(shape, self.states.memory)
         inputs.fill(windows)
         with program.recording():
             logits = self.run(inputs, shape)
@@ -80,7 +84,7 @@ class Steps:
         batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap)
         residual = self.model.trunk(batch)
         if not shape.scored:
-            return torch.empty(0, self.model.shape.vocabulary)
+            return torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
         if shape.scored < shape.rows:
             residual = self.ops.take_rows(residual, inputs.scored)
         return self.model.head(residual, batch)

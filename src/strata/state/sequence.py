@@ -13,6 +13,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
 from strata.state.journal import Backup, LayerJournal, OpenWindow
 from strata.state.layout import KvLayout, LayerLayout
+from strata.state.memory import HOST, Memory
 from strata.state.pages import PageTable
 
 PAGE = 64
@@ -49,8 +50,18 @@ class Snapshot:
 class SequenceStates:
     """The memory of all slots. A step is: reserve for each window, run the layers, commit or roll back each slot."""
 
-    def __init__(self, layouts: Sequence[LayerLayout], slots: int, context: int, kv_type: KvType = "f32") -> None:
-        """UnsupportedError when blocks of an indexer do not fit the pages evenly, or heads the type of the cache."""
+    def __init__(
+        self,
+        layouts: Sequence[LayerLayout],
+        slots: int,
+        context: int,
+        kv_type: KvType = "f32",
+        memory: Memory = HOST,
+    ) -> None:
+        """All slots empty, everything that operations read in `memory`.
+
+        UnsupportedError when blocks of an indexer do not fit the pages evenly, or heads the type of the cache.
+        """
         for layout in layouts:
             if layout.index is not None and PAGE % layout.index.ratio:
                 raise UnsupportedError(
@@ -64,26 +75,34 @@ class SequenceStates:
         pages = slots * pages_per_slot
         self.context = context
         self.pages = PageTable(slots, pages_per_slot, pages, PAGE)
-        self.table = torch.zeros(slots, pages_per_slot, dtype=torch.int32)
-        self.token_ids = torch.zeros(slots, context, dtype=torch.int64)
-        self.tokens: npt.NDArray[np.int64] = self.token_ids.numpy()
+        self.memory = memory
+        self.table = memory.mirror(slots, pages_per_slot, dtype=torch.int32)
+        self.token_ids = memory.mirror(slots, context, dtype=torch.int64)
+        self.tokens: npt.NDArray[np.int64] = self.token_ids.host.numpy()
         self.length = [0] * slots
         self.open: dict[int, OpenWindow] = {}
         self.layouts = tuple(layouts)
         self.kv_type = kv_type
+        self.hashing = any(layout.ngram is not None for layout in layouts)
+        """Whether operations read the slots' tokens."""
         self.layers = [self._layer(layout, slots, pages) for layout in layouts]
         self.journal = [LayerJournal() for _ in layouts]
         self.journaling = False
 
     def _layer(self, layout: LayerLayout, slots: int, pages: int) -> LayerState:
+        device, table = self.memory.device, self.table.device
+
         def plane(per: int, dim: int) -> PagedPlane:
-            return PagedPlane(torch.empty(pages, PAGE // per, dim), self.table)
+            return PagedPlane(torch.empty(pages, PAGE // per, dim, device=device), table)
 
         def cache(kv: KvLayout) -> PagedPlane:
             shape = (pages, kv.kv_heads, PAGE, kv.head_dim)
-            data = torch.empty(shape, dtype=KV_DTYPES[self.kv_type])
-            scales = torch.empty(*shape[:-1], kv.head_dim // KV_BLOCK) if self.kv_type == "int8" else None
-            return PagedPlane(data, self.table, scales)
+            data = torch.empty(shape, dtype=KV_DTYPES[self.kv_type], device=device)
+            blocks = (*shape[:-1], kv.head_dim // KV_BLOCK)
+            return PagedPlane(data, table, torch.empty(blocks, device=device) if self.kv_type == "int8" else None)
+
+        def zeros(*sizes: int) -> torch.Tensor:
+            return torch.zeros(slots, *sizes, device=device)
 
         kv, index, delta, ngram = layout.kv, layout.index, layout.delta, layout.ngram
         return LayerState(
@@ -91,9 +110,9 @@ class SequenceStates:
             values=cache(kv) if kv else None,
             raw_keys=plane(1, index.dim) if index else None,
             block_keys=plane(index.ratio, index.dim) if index else None,
-            conv=torch.zeros(slots, delta.history, delta.channels) if delta else None,
-            delta=torch.zeros(slots, delta.value_heads, delta.key_dim, delta.value_dim) if delta else None,
-            ngram=torch.zeros(slots, ngram.history, ngram.channels) if ngram else None,
+            conv=zeros(delta.history, delta.channels) if delta else None,
+            delta=zeros(delta.value_heads, delta.key_dim, delta.value_dim) if delta else None,
+            ngram=zeros(ngram.history, ngram.channels) if ngram else None,
         )
 
     def reserve(self, slot: int, tokens: Sequence[int], first_row: int, keep: bool) -> None:
@@ -108,11 +127,23 @@ class SequenceStates:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
         taken = self.pages.grow(slot, start + len(tokens))
         if taken:
-            held = len(self.pages.held[slot])
-            self.table[slot, held - len(taken) : held] = torch.tensor(taken, dtype=torch.int32)
-        self.tokens[slot, start : start + len(tokens)] = tokens
+            self._list_pages(slot, len(self.pages.held[slot]) - len(taken))
+        self._write_tokens(slot, start, tokens)
         self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
         self.journaling = self.journaling or keep
+
+    def _list_pages(self, slot: int, first: int) -> None:
+        """Write the slot's pages from place `first` on into the table."""
+        held = self.pages.held[slot]
+        self.table.host[slot, first : len(held)] = torch.tensor(held[first:], dtype=torch.int32)
+        self.table.publish((slot, slice(first, len(held))))
+
+    def _write_tokens(self, slot: int, start: int, tokens: Sequence[int] | npt.NDArray[np.int64]) -> None:
+        """The slot's tokens from position `start` on. Only hashes of tokens are computed where the layers run."""
+        stop = start + len(tokens)
+        self.tokens[slot, start:stop] = tokens
+        if self.hashing:
+            self.token_ids.publish((slot, slice(start, stop)))
 
     def _backup(self, slot: int) -> Backup:
         backup = Backup()
@@ -155,10 +186,11 @@ class SequenceStates:
 
     def _redo(self, slot: int, window: OpenWindow, backup: Backup, rows: int, ops: Ops) -> None:
         first, last = window.first_row, window.first_row + rows
+        device = self.memory.device
         view = Rows(
-            slot=torch.full((rows,), slot, dtype=torch.int32),
-            position=torch.arange(self.length[slot] - rows, self.length[slot], dtype=torch.int32),
-            segments=torch.tensor([[slot, 0, rows]], dtype=torch.int32),
+            slot=torch.full((rows,), slot, dtype=torch.int32, device=device),
+            position=torch.arange(self.length[slot] - rows, self.length[slot], dtype=torch.int32, device=device),
+            segments=torch.tensor([[slot, 0, rows]], dtype=torch.int32, device=device),
         )
         for i, (layer, journal) in enumerate(zip(self.layers, self.journal, strict=True)):
             layout = self.layouts[i].delta
@@ -201,13 +233,13 @@ class SequenceStates:
         if n > self.context:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, the snapshot has {n}")
         self.pages.grow(slot, n)
+        self._list_pages(slot, 0)
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
-        self.table[slot, : len(held)] = held.to(torch.int32)
         for name, tensor in self._planes():
             tensor[held] = snapshot.paged[name]
         for name, tensor in self._recurrent():
             tensor[slot] = snapshot.recurrent[name]
-        self.tokens[slot, :n] = snapshot.tokens
+        self._write_tokens(slot, 0, snapshot.tokens)
         self.length[slot] = n
 
     def _planes(self) -> list[tuple[str, torch.Tensor]]:
