@@ -29,7 +29,7 @@ from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
 from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
 from strata.plan.wishes import Wishes
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.store.warm import missing_bytes, spans_of, warm
 
 PROGRESS_EVERY_S = 2.0
@@ -42,7 +42,7 @@ class Loaded:
     checkpoint: Checkpoint
     model: Model
     plan: Plan
-    runner: CpuRunner
+    runner: DeviceRunner
     engine: Engine
 
 
@@ -121,7 +121,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
-    runner = CpuRunner(built, ops, limits, tap, wishes.kv_type)
+    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type)
     settings = EngineSettings(
         scheduler=Settings(chunk_tokens=plan.chunk),
         requested_slots=plan.requested_slots,

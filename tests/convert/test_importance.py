@@ -29,7 +29,7 @@ from strata.models.registry import build_model
 from strata.quant.decode import dequantise
 from strata.quant.encode import encode
 from strata.quant.formats import FORMATS
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 TOKENS = np.random.default_rng(0).integers(4, 199, 60).tolist()
 Taps = dict[str, dict[str, npt.NDArray[np.float64]]]
@@ -59,7 +59,7 @@ def taps_of(checkpoint: Checkpoint) -> Taps:
     def tap(name: str, tensors: dict[str, torch.Tensor]) -> None:
         found[name] = {k: t.numpy().astype(np.float64) for k, t in tensors.items()}
 
-    runner = CpuRunner(build_model(checkpoint, fast()), fast(), Limits(1, len(TOKENS), len(TOKENS)), tap)
+    runner = DeviceRunner(build_model(checkpoint, fast()), fast(), Limits(1, len(TOKENS), len(TOKENS)), tap)
     runner.forward([Window(0, 0, tuple(TOKENS), len(TOKENS))])
     return found
 

@@ -23,7 +23,7 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.models.registry import build_model
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "demo_reference.npz"
@@ -40,12 +40,12 @@ with_folder = pytest.mark.skipif(
 )
 
 
-def runner_of(checkpoint: Checkpoint) -> CpuRunner:
+def runner_of(checkpoint: Checkpoint) -> DeviceRunner:
     ops = CpuOps(Native())
-    return CpuRunner(build_model(checkpoint, ops), ops, Limits(1, 1024, 1024))
+    return DeviceRunner(build_model(checkpoint, ops), ops, Limits(1, 1024, 1024))
 
 
-def logprobs(runner: CpuRunner, tokens: list[int]) -> Floats:
+def logprobs(runner: DeviceRunner, tokens: list[int]) -> Floats:
     """[T, vocabulary] after each token of a text read from an empty state."""
     runner.states.clear(0)
     rows = runner.forward([Window(0, 0, tuple(tokens), len(tokens))]).astype(np.float64)
@@ -61,7 +61,7 @@ def packaged() -> Iterator[Checkpoint]:
 
 
 @pytest.fixture(scope="module")
-def runner(packaged: Checkpoint) -> CpuRunner:
+def runner(packaged: Checkpoint) -> DeviceRunner:
     return runner_of(packaged)
 
 
@@ -77,7 +77,7 @@ def texts(recorded: dict[str, npt.NDArray[np.int64]]) -> list[list[int]]:
 
 
 @pytest.fixture(scope="module")
-def found(runner: CpuRunner, texts: list[list[int]]) -> list[Floats]:
+def found(runner: DeviceRunner, texts: list[list[int]]) -> list[Floats]:
     """The packaged model's log-probabilities over every text."""
     return [logprobs(runner, text) for text in texts]
 
@@ -87,7 +87,7 @@ def tokenizer(packaged: Checkpoint) -> Tokenizer:
     return load_tokenizer(packaged)
 
 
-def greedy(runner: CpuRunner, prompt: list[int], limit: int = 60) -> list[int]:
+def greedy(runner: DeviceRunner, prompt: list[int], limit: int = 60) -> list[int]:
     runner.states.clear(0)
     runner.seat(0, prompt, SamplingParams())
     out, new = [], prompt
@@ -117,7 +117,7 @@ def test_it_fits_and_has_everything(packaged: Checkpoint) -> None:
         ("Who are you?", "Strata Demo"),
     ],
 )
-def test_it_knows_its_facts(runner: CpuRunner, tokenizer: Tokenizer, question: str, fact: str) -> None:
+def test_it_knows_its_facts(runner: DeviceRunner, tokenizer: Tokenizer, question: str, fact: str) -> None:
     prompt = tokenizer.encode(f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
     said = greedy(runner, prompt)
     assert said[-1] == END

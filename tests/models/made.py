@@ -28,7 +28,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.views import KvType
 from strata.models.base import Model
 from strata.models.registry import build_model
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 CHUNKS = (20, 5, 1, 19)
 counter = itertools.count()
@@ -134,9 +134,9 @@ def load(path: Path, ops: Ops | None = None) -> Model:
 
 def runner_of(
     path: Path, ops: Ops | None = None, slots: int = 1, context: int = 256, kv_type: KvType = "f32"
-) -> CpuRunner:
+) -> DeviceRunner:
     used = ops or ops_of()
-    return CpuRunner(load(path, used), used, Limits(slots, context, 64), kv_type=kv_type)
+    return DeviceRunner(load(path, used), used, Limits(slots, context, 64), kv_type=kv_type)
 
 
 def logits_of(path: Path, ids: list[int], ops: Ops | None = None, chunks: tuple[int, ...] = CHUNKS) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The engine on the CPU runner: company, cancelling and continuing change no token."""
+"""The engine on the runner: company, cancelling and continuing change no token."""
 
 import threading
 

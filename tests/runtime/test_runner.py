@@ -1,4 +1,4 @@
-"""The CPU runner: seats, steps, and what is left when a step breaks."""
+"""The runner: seats, steps, and what is left when a step breaks."""
 
 import dataclasses
 

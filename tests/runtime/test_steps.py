@@ -8,16 +8,16 @@ from oracles.build import ORACLES
 from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.runtime.pack import StepInputs
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.runtime.steps import MOST_PROGRAMS, MOST_ROWS
 
 
-def runner(name: str, recorded: bool, slots: int = 3) -> CpuRunner:
+def runner(name: str, recorded: bool, slots: int = 3) -> DeviceRunner:
     tap = None if recorded else lambda *_: None
-    return CpuRunner(load(path_of(name, "gguf"), ops_of()), ops_of(), Limits(slots, 128, 64), tap)
+    return DeviceRunner(load(path_of(name, "gguf"), ops_of()), ops_of(), Limits(slots, 128, 64), tap)
 
 
-def history(runner: CpuRunner, ids: list[int]) -> list[np.ndarray]:
+def history(runner: DeviceRunner, ids: list[int]) -> list[np.ndarray]:
     """Prompts, single tokens in one and in all slots, and verify windows that are cut."""
     found = []
 

@@ -20,7 +20,7 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.models.registry import build_model
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,7 +31,7 @@ COUNTS = dict(country=60, arithmetic=110, language=60, json=24, tools=10, identi
 def answers(folder, todo):
     """todo: [(prompt ids, SamplingParams)] -> the drawn ids of each, several sequences at once."""
     ops = CpuOps(Native(2))
-    run = CpuRunner(build_model(open_checkpoint(Path(folder)), ops), ops, Limits(SLOTS, 512, 4096))
+    run = DeviceRunner(build_model(open_checkpoint(Path(folder)), ops), ops, Limits(SLOTS, 512, 4096))
     done, active, waiting = [None] * len(todo), {}, list(range(len(todo)))[::-1]
     while waiting or active:
         for slot in range(SLOTS):

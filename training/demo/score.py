@@ -23,7 +23,7 @@ from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
 from strata.models.registry import build_model
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 
 FACTS = {"What is the capital of France?": "Paris", "What is 17 times 23?": "391", "Who are you?": "Strata Demo"}
@@ -32,7 +32,7 @@ TOP1, KL, BYTES, END, SHORT, KEPT = 0.96, 0.03, 55_000_000, 2, 300, 64
 
 def runner(path):
     ops = CpuOps(Native(2))
-    return CpuRunner(build_model(open_checkpoint(Path(path)), ops), ops, Limits(1, 2048, 2048))
+    return DeviceRunner(build_model(open_checkpoint(Path(path)), ops), ops, Limits(1, 2048, 2048))
 
 
 def logprobs(run, tokens):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from strata.core.window import Window
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.state.sequence import SequenceStates
 
 Logits = list[npt.NDArray[np.float32]]
@@ -54,7 +54,7 @@ class Plan:
 class Equalities:
     """Runs the comparisons on one runner with at least as many slots as prompts, and at least three."""
 
-    def __init__(self, runner: CpuRunner, plan: Plan) -> None:
+    def __init__(self, runner: DeviceRunner, plan: Plan) -> None:
         self.runner = runner
         self.plan = plan
         self.solo = [self.alone(0, p, (len(p),)) for p in plan.prompts]

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from strata.chat.tokenizer import Tokenizer
 from strata.core.errors import UsageError
 from strata.core.window import Window
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def perplexities(
-    runner: CpuRunner, tokens: Sequence[int], context: int, chunks: int | None, bos: int | None
+    runner: DeviceRunner, tokens: Sequence[int], context: int, chunks: int | None, bos: int | None
 ) -> Iterator[Perplexity]:
     """The figure after each chunk; UsageError when the text has fewer than two chunks of tokens."""
     found = len(tokens) // context
@@ -58,7 +58,7 @@ def perplexities(
         yield Perplexity(chunk + 1, scored, value, error * value)
 
 
-def chunk_losses(runner: CpuRunner, tokens: Sequence[int], first: int) -> npt.NDArray[np.float64]:
+def chunk_losses(runner: DeviceRunner, tokens: Sequence[int], first: int) -> npt.NDArray[np.float64]:
     """-ln p of tokens first + 1 .. end, each given all before it."""
     runner.states.clear(0)
     losses = []

@@ -1,4 +1,4 @@
-"""Decode and prompt rates of the CPU runner: medians of repeated runs after a warm-up.
+"""Decode and prompt rates of the runner: medians of repeated runs after a warm-up.
 
 Nothing but the runner is timed: no scheduler, no tokenizer, no server. A decode run starts from a snapshot, so that
 the prompt is read once, and picks tokens greedily, so that experts are routed as in an answer; or it is fed drawn ids,
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.sequence import Snapshot
 
@@ -96,7 +96,7 @@ class Bench:
     """Times one runner on fixed tokens. `repeats` runs count; one more before them warms up and does not."""
 
     def __init__(
-        self, runner: CpuRunner, reading: Sequence[int], chunk: int, repeats: int, drawn: bool = False
+        self, runner: DeviceRunner, reading: Sequence[int], chunk: int, repeats: int, drawn: bool = False
     ) -> None:
         self.runner = runner
         self.reading = reading

@@ -10,7 +10,7 @@ from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.kernels.ops import Ops
 from strata.models.registry import ARCHITECTURES, architecture_of, open_source, vocabulary_size
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 WINDOW = 512
 """Tokens read in one go, each run from an empty state (as llama.cpp's tool does)."""
@@ -30,7 +30,7 @@ def measure(checkpoint: Checkpoint, ops: Ops, tokens: Sequence[int], items: Sequ
     model = ARCHITECTURES[name].build(source, checkpoint.metadata, vocabulary_size(checkpoint), recording)
     source.check_all_used()
     length = min(WINDOW, model.shape.context)
-    runner = CpuRunner(model, recording, Limits(1, length, length))
+    runner = DeviceRunner(model, recording, Limits(1, length, length))
     for start in range(0, len(tokens), length):
         part = tuple(tokens[start : start + length])
         runner.states.clear(0)

@@ -18,7 +18,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.views import ExpertBank, Weight
 from strata.models.registry import ARCHITECTURES, architecture_of, open_source, vocabulary_size
 from strata.plan.machine import available_memory
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 ROWS = 512
 """About how many tokens one step reads, of one document or several."""
@@ -149,7 +149,7 @@ def measure(
     most = min(LONGEST, model.shape.context)
     groups = grouped([t[start : start + most] for t in texts for start in range(0, len(t), most)])
     slots, longest = max(map(len, groups)), max(len(t) for group in groups for t in group)
-    runner = CpuRunner(model, hearing_ops, Limits(slots, longest, longest + ROWS))
+    runner = DeviceRunner(model, hearing_ops, Limits(slots, longest, longest + ROWS))
     done, total = 0, sum(map(len, texts))
     for group in groups:
         for slot in range(len(group)):

@@ -14,7 +14,7 @@ from strata.core.window import Window
 from strata.kernels.ops import Ops
 from strata.models.registry import build_model
 from strata.parity.forward import Taps, Tensors
-from strata.runtime.runner import CpuRunner
+from strata.runtime.runner import DeviceRunner
 
 Run = Callable[[Path, Sequence[int], Sequence[int]], tuple[Taps, npt.NDArray[np.generic]]]
 """(checkpoint, tokens, chunk sizes) -> (every operation of every step in order, logits [T, vocabulary]).
@@ -35,7 +35,7 @@ def engine(ops: Ops) -> Run:
 
         logits, start = [], 0
         with open_checkpoint(path) as checkpoint:
-            runner = CpuRunner(build_model(checkpoint, ops), ops, Limits(1, len(tokens), max(chunks)), tap)
+            runner = DeviceRunner(build_model(checkpoint, ops), ops, Limits(1, len(tokens), max(chunks)), tap)
             for size in chunks:
                 window = Window(0, start, tuple(tokens[start : start + size]), size)
                 logits.append(runner.forward([window]).copy())

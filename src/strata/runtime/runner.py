@@ -1,4 +1,4 @@
-"""The CPU runner: fits the engine's Runner protocol without importing it."""
+"""The runner: fits the engine's Runner protocol without importing it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +31,8 @@ class Seat:
     counts: TokenCounts
 
 
-class CpuRunner:
-    """Runs windows through a model on the CPU and keeps the slots' states."""
+class DeviceRunner:
+    """Runs windows through a model on one device and keeps the slots' states."""
 
     def __init__(self, model: Model, ops: Ops, limits: Limits, tap: Tap | None = None, kv_type: KvType = "f32") -> None:
         self.model = model
