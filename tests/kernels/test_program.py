@@ -82,13 +82,20 @@ def test_one_program_records_at_a_time() -> None:
     assert (len(program), len(other)) == (0, 1)
 
 
-def test_times_name_the_operations() -> None:
+def test_times_name_the_operations_and_their_parts() -> None:
     ops = CpuOps(Native(1))
     x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
     program = Program(ops.native)
     with program.recording():
+        x = ops.add(x, x)
+        program.mark("first")
+        program.mark("nothing")
         chain(ops, x, rows)
-    assert [nanoseconds for _, nanoseconds in program.times()] == [0] * 25
+        program.mark("chain")
+        ops.add(x, x)
+    times = program.times()
+    assert [t.nanoseconds for t in times] == [0] * 27
+    assert [t.part for t in times] == ["first", *["chain"] * 25, ""]
     program.run_timed()
-    assert [name for name, _ in program.times()[:5]] == ["multiply", "gate", "rms_norm", "add", "multiply"]
-    assert all(nanoseconds > 0 for _, nanoseconds in program.times())
+    assert [t.operation for t in program.times()[:4]] == ["add", "multiply", "gate", "rms_norm"]
+    assert all(t.nanoseconds > 0 for t in program.times())

@@ -1,15 +1,21 @@
 """Steps that run as recorded programs give the bits of steps that run op by op."""
 
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
+import torch
 
 from models.made import load, ops_of, oracle, path_of, same_bits
 from oracles.build import ORACLES
 from strata.core.limits import Limits
 from strata.core.window import Window
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.program import Program
 from strata.runtime.pack import StepInputs
 from strata.runtime.runner import DeviceRunner
 from strata.runtime.steps import MOST_PROGRAMS, MOST_ROWS
+from strata.state.sequence import SequenceStates
 
 
 def runner(name: str, recorded: bool, slots: int = 3) -> DeviceRunner:
@@ -89,3 +95,72 @@ def test_large_steps_are_not_kept_and_old_programs_go():
         quick.forward([Window(0, 0, tuple(ids[:rows]), score)])
         quick.states.clear(0)
     assert len(quick.forwarder.recorded) == MOST_PROGRAMS
+
+
+def test_timed_steps_name_their_parts_and_give_the_same_bits():
+    ids, timed, slow = oracle("qwen3_moe").ids * 3, runner("qwen3_moe", True), runner("qwen3_moe", False)
+    timed.forwarder.time()
+    for a, b in zip(history(timed, ids), history(slow, ids), strict=True):
+        assert same_bits(a, b)
+    times = timed.forwarder.times()
+    assert {"embed", "blk.0.attention", "blk.0.router", "blk.0.moe", "head"} <= {t.part for t in times}
+    assert [t.operation for t in times if t.part == "blk.0.moe"].count("experts") == len(timed.forwarder.recorded)
+    assert sum(t.nanoseconds for t in times) > 0
+
+
+class LazyProgram(Program):
+    """Runs nothing while it records, as on a device: what the operations wrote is taken back."""
+
+    runs_while_recording = False
+
+    def __init__(self, ops: "LazyOps") -> None:
+        super().__init__(ops.native)
+        self.ops = ops
+
+    @contextmanager
+    def recording(self):
+        kept = {name: tensor.clone() for name, tensor in remembered(self.ops.states).items()}
+        with super().recording():
+            yield
+        if self.ops.takes_back:
+            for name, tensor in remembered(self.ops.states).items():
+                tensor.copy_(kept[name])
+
+
+class LazyOps(CpuOps):
+    states: SequenceStates
+    takes_back = True
+
+    def program(self, timed: bool = False) -> Program:
+        return LazyProgram(self)
+
+
+def remembered(states: SequenceStates) -> dict[str, torch.Tensor]:
+    """What a step changes twice when it runs twice."""
+    named = {}
+    for i, layer in enumerate(states.layers):
+        named |= {f"{i}.conv": layer.conv, f"{i}.delta": layer.delta, f"{i}.ngram": layer.ngram}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
+
+
+def lazy_runner(name: str) -> DeviceRunner:
+    ops = LazyOps(ops_of().native)
+    found = DeviceRunner(load(path_of(name, "gguf"), ops), ops, Limits(3, 128, 64))
+    ops.states = found.states
+    return found
+
+
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen4_exp"])
+def test_where_recording_runs_nothing_a_step_still_happens_once(name):
+    ids, lazy, slow = oracle(name).ids * 3, lazy_runner(name), runner(name, False)
+    for a, b in zip(history(lazy, ids), history(slow, ids), strict=True):
+        assert same_bits(a, b)
+    # The three shapes of prompts came once and ran op by op.
+    assert len(lazy.forwarder.seen) == 7 and len(lazy.forwarder.recorded) == 4
+
+
+def test_a_step_that_happens_twice_is_seen(monkeypatch):
+    """Negative control."""
+    ids, lazy, slow = oracle("qwen4_exp").ids * 3, lazy_runner("qwen4_exp"), runner("qwen4_exp", False)
+    monkeypatch.setattr(LazyOps, "takes_back", False)
+    assert not all(same_bits(a, b) for a, b in zip(history(lazy, ids), history(slow, ids), strict=True))

@@ -28,6 +28,9 @@ class RecordingOps:
         self.inner = inner
         self.heard = heard
 
+    def program(self, timed: bool = False) -> None:
+        """See Ops.program: the listener wants to hear every step."""
+
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""
         for weight in weights:

@@ -28,6 +28,9 @@ from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 class NaiveOps:
     """Implements `Ops` by each operation's `naive.py`; slow, for tests and parity."""
 
+    def program(self, timed: bool = False) -> None:
+        """See Ops.program: numpy runs as it goes."""
+
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""
         return linear_naive.linear(x, weights)

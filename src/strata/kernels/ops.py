@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import torch
 
+from strata.kernels.step_program import StepProgram
 from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
@@ -21,6 +22,10 @@ HeadPairing = Literal["grouped", "tiled"]
 
 class Ops(Protocol):
     """The operations; see the module's docstring for what holds for all of them."""
+
+    def program(self, timed: bool = False) -> StepProgram | None:
+        """An empty program that records these operations, with what it takes to time it; None where nothing can."""
+        ...
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """y_i = x W_i^T for several matrices that read the same x [T, K] (quantised once) -> [T, rows_i] each."""

@@ -1,7 +1,6 @@
-"""A step recorded once and run again: the same operations on the same addresses, without Python between them.
+"""A step program on the CPU: the same operations on the same addresses, without Python between them.
 
-While a program records, every operation runs and is kept; what it allocates comes from the program's own memory. What
-an operation reads must be made by an operation of the same program, or outlive the program (weights, states, inputs).
+While a program records, every operation runs and is kept; what it allocates comes from the program's own memory.
 """
 
 from collections.abc import Iterator
@@ -10,16 +9,21 @@ from contextlib import contextmanager
 from strata.core.errors import EngineError
 from strata.kernels import _native
 from strata.kernels.buffers import Buffers
+from strata.kernels.marks import Marks
 from strata.kernels.native import Native
+from strata.kernels.step_program import Timing
 
 
 class Program:
-    """The recorded operations and their memory."""
+    """Implements `StepProgram` on C++ operations."""
+
+    runs_while_recording = True
 
     def __init__(self, native: Native) -> None:
         self.native = native
         self.handle = _native.Program()
         self.buffers = Buffers()
+        self.marks = Marks()
 
     def __len__(self) -> int:
         return len(self.handle)
@@ -37,6 +41,10 @@ class Program:
             self.handle.end(self.native.handle)
             self.native.buffers = None
 
+    def mark(self, part: str) -> None:
+        """See `StepProgram.mark`."""
+        self.marks.add(len(self), part)
+
     def run(self) -> None:
         """All operations in order; what one raises ends the run."""
         self.handle.run(self.native.handle)
@@ -45,6 +53,6 @@ class Program:
         """`run`, and the time of each operation is added up."""
         self.handle.run_timed(self.native.handle)
 
-    def times(self) -> list[tuple[str, int]]:
-        """(operation, nanoseconds in all timed runs) in order."""
-        return self.handle.times()
+    def times(self) -> list[Timing]:
+        """Every operation in order."""
+        return self.marks.apply(self.handle.times())

@@ -1,8 +1,10 @@
 """Windows through the model: op by op for large steps, as a recorded program for small ones.
 
 A decode step is some hundreds of operations of a few microseconds each; Python between them would cost more than the
-small ones do. So the first step of every shape is recorded (kernels/program.py) and later ones run it again. A prompt
-chunk is not worth it: its operations are long, and its intermediate results would be kept.
+small ones do. So a step is recorded (kernels/step_program.py) and later ones of its shape run it again: on the CPU the
+first of every shape, on a device the second. Shapes are exact: rows added to reach a round number would read experts
+of their own, and recording costs no more than a step op by op. A prompt chunk is not worth it: its operations are long,
+and its intermediate results would be kept.
 """
 
 from collections import OrderedDict
@@ -12,9 +14,8 @@ from dataclasses import dataclass
 import torch
 
 from strata.core.window import Window
-from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.ops import Ops
-from strata.kernels.program import Program
+from strata.kernels.step_program import StepProgram, Timing
 from strata.layers.batch import Batch, Tap
 from strata.models.base import Model
 from strata.runtime.pack import StepInputs, StepShape, check_tokens
@@ -31,7 +32,7 @@ MOST_PROGRAMS = 64
 class Recorded:
     """A program with what it reads and what it leaves."""
 
-    program: Program
+    program: StepProgram
     inputs: StepInputs
     logits: torch.Tensor
     journal: list[LayerJournal]
@@ -46,42 +47,75 @@ class Steps:
         self.states = states
         self.tap = tap
         self.recorded: OrderedDict[StepShape, Recorded] = OrderedDict()
+        self.seen: set[StepShape] = set()
+        """Shapes that ran op by op, where recording needs that."""
+        self.timed = False
+        """Whether programs add up their time."""
+
+    def time(self) -> None:
+        """From now on recorded steps add up their time; what was recorded before goes."""
+        self.recorded.clear()
+        self.timed = True
+
+    def times(self) -> list[Timing]:
+        """What the programs took since `time`, all shapes together."""
+        return [timing for known in self.recorded.values() for timing in known.program.times()]
 
     def logits(self, windows: Sequence[Window]) -> torch.Tensor:
-        """Logits [N, vocabulary] of the scored rows; valid until the next step of the same shape.
+        """Logits [N, vocabulary] of the scored rows; valid until the next step.
 
         RequestError, before anything runs, when a token is outside the vocabulary.
         """
         check_tokens(windows, self.model.shape.vocabulary)
         shape = StepShape.of(windows, self.states.journaling)
-        if self.tap is not None or not isinstance(self.ops, CpuOps) or shape.rows > MOST_ROWS:
-            inputs = StepInputs(shape, self.states.memory)
-            inputs.fill(windows)
-            return self.run(inputs, shape)
         known = self.recorded.get(shape)
         if known is None:
-            return self.record(windows, shape, Program(self.ops.native))
+            return self.first(windows, shape)
         self.recorded.move_to_end(shape)
         known.inputs.fill(windows)
         if shape.journaling:
             self.states.journal = known.journal
-        known.program.run()
+        if self.timed:
+            known.program.run_timed()
+        else:
+            known.program.run()
         return known.logits
 
-    def record(self, windows: Sequence[Window], shape: StepShape, program: Program) -> torch.Tensor:
-        """Run the step and keep it for the next of this shape."""
+    def first(self, windows: Sequence[Window], shape: StepShape) -> torch.Tensor:
+        """A step of a shape that is not recorded."""
         inputs = StepInputs(shape, self.states.memory)
         inputs.fill(windows)
+        program = self.program_for(shape)
+        return self.run(inputs, shape, self.tap) if program is None else self.record(inputs, shape, program)
+
+    def program_for(self, shape: StepShape) -> StepProgram | None:
+        """What to record the step with; None when it runs op by op."""
+        if self.tap is not None or shape.rows > MOST_ROWS:
+            return None
+        program = self.ops.program(self.timed)
+        if program is None or program.runs_while_recording or shape in self.seen:
+            return program
+        self.seen.add(shape)
+        return None
+
+    def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram) -> torch.Tensor:
+        """Run the step and keep it for the next of this shape."""
+
+        def mark(part: str, _: dict[str, torch.Tensor]) -> None:
+            program.mark(part)
+
         with program.recording():
-            logits = self.run(inputs, shape)
+            logits = self.run(inputs, shape, mark if self.timed else None)
         self.recorded[shape] = Recorded(program, inputs, logits, self.states.journal)
         if len(self.recorded) > MOST_PROGRAMS:
             self.recorded.popitem(last=False)
+        if not program.runs_while_recording:
+            program.run()
         return logits
 
-    def run(self, inputs: StepInputs, shape: StepShape) -> torch.Tensor:
+    def run(self, inputs: StepInputs, shape: StepShape, tap: Tap | None) -> torch.Tensor:
         """The step, operation by operation."""
-        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap)
+        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, tap)
         residual = self.model.trunk(batch)
         if not shape.scored:
             return torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
