@@ -4,8 +4,10 @@ import hashlib
 import threading
 from collections.abc import Mapping, Sequence
 
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import CapacityError, EngineError, RequestError, UnsupportedError
+from strata.core.held import Held
 from strata.core.limits import Limits
+from strata.core.order import Order
 from strata.core.window import Window
 from strata.engine.runner import Drawn, Stepped
 from strata.sampling.params import SamplingParams
@@ -45,6 +47,12 @@ class FakeRunner:
         self.pending: dict[int, int] = {}
         """The last drawn token of a slot, which its state does not hold yet."""
         self.params: dict[int, SamplingParams] = {}
+        self.most: dict[int, int] = {}
+        """What the sequence of a seated slot may grow to."""
+        self.pool = self._limits.slots * self._limits.context
+        """Tokens that all seated slots may come to hold together."""
+        self.orders: list[Order] = []
+        self.closed = False
 
     @property
     def limits(self) -> Limits:
@@ -56,12 +64,22 @@ class FakeRunner:
         prefixes = (state for state in self.states.values() if state == list(tokens[: len(state)]))
         return max((len(state) for state in prefixes), default=0)
 
-    def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
-        """Cuts the slot's state back to the prefix it shares with `tokens`."""
+    def seat(
+        self,
+        slot: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        most: int | None = None,
+        marks: Sequence[int] = (),
+    ) -> Held:
+        """Cuts the slot's state back to the prefix it shares with `tokens`; windows are to end at every mark."""
         if self.fail_seat:
             raise EngineError("seat was told to fail")
         if slot in self.params:
             raise EngineError(f"slot {slot} is taken")
+        seated = sum(self.most[other] for other in self.params)
+        if most is not None and seated + most > self.pool:
+            raise CapacityError(f"{most} tokens were asked, {self.pool - seated} are free", param="tokens")
         if max(tokens) >= self.vocabulary:
             raise RequestError(f"token {max(tokens)} is not in 0 to {self.vocabulary - 1}", param="tokens")
         state = self.states[slot]
@@ -70,7 +88,8 @@ class FakeRunner:
             shared += 1
         self.states[slot] = state[: shared if self.keeps else 0]
         self.params[slot] = params
-        return len(self.states[slot])
+        self.most[slot] = most or self._limits.context
+        return Held(len(self.states[slot]), stops=tuple(sorted(marks)))
 
     def release(self, slot: int) -> None:
         """The slot's request is over; its state stays."""
@@ -127,6 +146,17 @@ class FakeRunner:
         if wanted < 0:
             return None, ()
         return -0.5, tuple(((token + i) % self.vocabulary, -0.5 - i) for i in range(wanted))
+
+    def order(self, order: Order) -> Mapping[str, int]:
+        """Only counts; restoring is refused."""
+        if order.verb == "restore":
+            raise UnsupportedError("nothing is kept")
+        self.orders.append(order)
+        return {"orders": len(self.orders)}
+
+    def close(self) -> None:
+        """Remembers it."""
+        self.closed = True
 
     def status(self) -> Mapping[str, object]:
         """How many step calls there were."""

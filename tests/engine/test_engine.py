@@ -11,6 +11,7 @@ from fakes import FakeRunner
 from reference.decoding import alone
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.limits import Limits
+from strata.core.order import Order
 from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
@@ -319,3 +320,39 @@ def test_the_status_says_what_was_asked_and_what_is_served(started: Started) -> 
     assert status["tokens"] == {"prompt": 5, "reused": 0, "generated": 4, "drafted": 0, "accepted": 0}
     assert status["steps"] == 4
     assert status["runner"] == {"calls": 4}
+
+
+def test_sessions_wait_for_room_and_nobody_overtakes(started: Started) -> None:
+    runner = gated()
+    runner.pool = 40
+    engine, _ = started(runner)
+    first, big, small = (engine.submit(ask(name, 5, new)) for name, new in (("a", 20), ("big", 30), ("c", 2)))
+    assert runner.gate is not None
+    runner.gate.release(10_000)
+    got = {s.request.id: collect(s) for s in (first, big, small)}
+    assert all(got[s.request.id][0] == alone(s.request, 256)[0] for s in (first, big, small))
+    seated = [windows[0].slot for windows in runner.steps]
+    assert all(len(windows) == 1 for windows in runner.steps[:20]), seated
+    assert got["c"][1].queue_s >= got["big"][1].queue_s
+
+
+def test_a_session_that_can_never_find_room_is_refused(started: Started) -> None:
+    runner = FakeRunner()
+    runner.pool = 40
+    engine, _ = started(runner)
+    (event,) = engine.submit(ask("a", 5, 40)).events()
+    assert isinstance(event, Finished)
+    assert (event.reason, event.code, event.error) == (Reason.ERROR, "too_long", "45 tokens were asked, 40 are free")
+    assert collect(engine.submit(ask("b")))[0] == alone(ask("b"), 256)[0]
+
+
+def test_orders_are_refused_once_the_engine_is_down(started: Started) -> None:
+    engine, runner = started()
+    answers: list[Any] = []
+    engine.order(Order("park"), answers.append)
+    while not answers:
+        time.sleep(0.001)
+    engine.stop()
+    assert answers == [{"orders": 1}] and runner.closed
+    with pytest.raises(EngineError, match="the engine is down"):
+        engine.order(Order("save"), answers.append)

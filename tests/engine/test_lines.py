@@ -14,7 +14,19 @@ from reference.decoding import alone
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Finished, Reason, Reused, Token, Yielded
 from strata.engine.lines import Greeting, read_lines, serve_lines
-from strata.engine.protocol import Admitted, Error, Fatal, Info, Message, Of, Ready, Status, format_gen, parse_event
+from strata.engine.protocol import (
+    Admitted,
+    Error,
+    Fatal,
+    Info,
+    Kept,
+    Message,
+    Of,
+    Ready,
+    Status,
+    format_gen,
+    parse_event,
+)
 from strata.engine.request import Request
 
 pytestmark = pytest.mark.timeout(30)
@@ -173,6 +185,18 @@ def test_the_slot_addressed_forms_are_answered(connect: Connect) -> None:
     assert messages[-3] == Admitted(1, False)
 
 
+def test_orders_about_kept_conversations_are_answered(connect: Connect) -> None:
+    runner = FakeRunner()
+    pipe = connect(runner)
+    pipe.send("PARK", "SAVE", "RESTORE 1 2")
+    assert [pipe.read() for _ in range(3)] == [
+        Kept("park", {"orders": 1}),
+        Kept("save", {"orders": 2}),
+        Error("-", "unsupported", "restore: nothing is kept"),
+    ]
+    assert pipe.close() == [] and runner.closed
+
+
 def test_stop_and_yield(connect: Connect) -> None:
     runner = gated()
     pipe = connect(runner)
@@ -202,7 +226,7 @@ def test_lines_that_cannot_be_honoured_are_answered_and_nothing_stops(connect: C
         ("-", "usage"),
         ("a", "bad_request"),
         ("b", "unsupported"),
-        ("-", "unsupported"),
+        ("-", "usage"),
         ("zz", "unknown"),
         ("big", "too_long"),
         ("a", "usage"),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strata.core.errors import CapacityError, RequestError
+from strata.core.order import Order
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token, Yielded
 from strata.engine.protocol import (
     CODES,
@@ -16,6 +17,8 @@ from strata.engine.protocol import (
     Fatal,
     Gen,
     Info,
+    Keep,
+    Kept,
     LineError,
     Of,
     Quit,
@@ -31,6 +34,7 @@ from strata.engine.protocol import (
     format_fatal,
     format_gen,
     format_info,
+    format_kept,
     format_ready,
     format_status,
     parse_command,
@@ -72,6 +76,7 @@ REQUESTS = st.builds(
     deadline_s=st.none() | st.floats(0.001, 1e6),
     draft=st.none() | st.integers(0, 20),
     stream_from=st.integers(0, 100),
+    marks=st.sampled_from([(), (0,), (1, 0)]),
 )
 FINISHED = st.builds(
     Finished,
@@ -113,13 +118,15 @@ def test_every_key_of_the_protocol_is_read() -> None:
         "temperature": "0.5", "top_p": "0.9", "top_k": "40", "min_p": "0.05", "repeat_penalty": "1.1",
         "presence_penalty": "0.2", "frequency_penalty": "0.3", "logit_bias": "5:-1.5,7:2", "seed": "9",
         "logprobs": "2", "stop": "1,2", "echo_stop": "1", "priority": "-3", "deadline": "1.5", "draft": "4",
-        "stream_from": "6",
+        "stream_from": "6", "marks": "1,2",
     }  # fmt: skip
     assert set(values) == set(KEYS)
     command = parse_command(f"GEN r -1 {' '.join(f'{k}={v}' for k, v in values.items())} 10 11")
     params = SamplingParams(0.5, 40, 0.9, 0.05, 1.1, 0.2, 0.3, ((5, -1.5), (7, 2.0)), 9, 2)
     assert command == Gen(
-        Request("r", (10, 11), None, params, (1, 2), True, priority=-3, deadline_s=1.5, draft=4, stream_from=6)
+        Request(
+            "r", (10, 11), None, params, (1, 2), True, priority=-3, deadline_s=1.5, draft=4, stream_from=6, marks=(1, 2)
+        )
     )
 
 
@@ -139,6 +146,9 @@ def test_stop_ids_default_to_the_models_and_can_be_none() -> None:
         ("BYIELD 02", Yield("@2")),
         ("  STAT ", Stat()),
         ("QUIT\r", Quit()),
+        ("PARK", Keep(Order("park"))),
+        ("SAVE", Keep(Order("save"))),
+        ("RESTORE 5 6", Keep(Order("restore", (5, 6)))),
     ],
 )
 def test_short_commands(line: str, command: object) -> None:
@@ -179,9 +189,12 @@ def test_short_commands(line: str, command: object) -> None:
         ("GENI a 5 cat.png 1", "a", "unsupported", "images need a vision model"),
         ("BGENI 2 5 cat.png 1", "@2", "unsupported", "images need a vision model"),
         ("GENI", "-", "unsupported", "images"),
-        ("PARK a", "-", "unsupported", "parking a conversation is not built"),
-        ("RESTORE a", "-", "unsupported", "restoring"),
-        ("SAVE a f", "-", "unsupported", "saving"),
+        ("PARK a", "-", "usage", "PARK: not a whole number: 'a'"),
+        ("PARK 1", "-", "usage", "PARK takes no words"),
+        ("RESTORE", "-", "usage", "RESTORE takes token ids"),
+        ("SAVE a f", "-", "usage", "SAVE: not a whole number: 'a'"),
+        ("GEN a 5 marks=2 1", "a", "bad_request", "marks are positions from 0 to 1 (the prompt's end)"),
+        ("GEN a 5 marks=-1 1", "a", "bad_request", "marks are positions"),
         ("VRAM 8", "-", "unsupported", "VRAM budget"),
     ],
 )
@@ -247,6 +260,7 @@ def test_the_lines_are_those_of_the_interface() -> None:
         format_error("a", "busy", "3 wait\nalready"): "ERR a busy 3 wait already",
         format_fatal("out of\nmemory"): "FATAL out of memory",
         format_status({"a": {"b": 1}}): 'STAT {"a":{"b":1}}',
+        format_kept("save", {"saved": 3, "bytes": 40}): "KEPT save saved=3 bytes=40",
     }
     for got, expected in lines.items():
         assert got == expected
@@ -265,6 +279,7 @@ def test_the_lines_are_those_of_the_interface() -> None:
         ("ERR a busy 3 wait already", Error("a", "busy", "3 wait already")),
         ('STAT {"a":1}', Status({"a": 1})),
         ("FATAL out of memory", Fatal("out of memory")),
+        ("KEPT save saved=3", Kept("save", {"saved": 3})),
         ("BADM 2 0", Admitted(2, False)),
         ("BDONE 2 3 stop 1500.0", Of("@2", Finished(Reason.STOP, 0, generated=3, decode_s=1.5))),
     ],
@@ -274,7 +289,7 @@ def test_engine_lines_are_read(line: str, message: object) -> None:
 
 
 FOREIGN = """|HELLO|PP a 1|PP a x 2|T|T a|T a x|T a 1 -0.5 7|DONE a|DONE a early|DONE a stop|READY|READY x|STAT|STAT {
-|STAT 5 5|ERR a|INFO x|BDONE 1 2 stop|BT x 1|BADM x 1"""
+|KEPT|KEPT park x|KEPT park x=y|STAT 5 5|ERR a|INFO x|BDONE 1 2 stop|BT x 1|BADM x 1"""
 
 
 @pytest.mark.parametrize("line", FOREIGN.split("|"))

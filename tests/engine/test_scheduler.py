@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fakes import FakeRunner
 from reference.decoding import alone
 from strata.core.errors import CapacityError, EngineError, RequestError, UsageError
+from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token, Yielded
@@ -56,7 +57,7 @@ class Bench:
         scheduler = self.scheduler
         self.apply(scheduler.sweep(self.now))
         for index, session in scheduler.admit():
-            held = self.runner.seat(index, session.request.tokens, session.request.params)
+            held = self.runner.seat(index, session.request.tokens, session.request.params, None, session.request.marks)
             self.apply([scheduler.seated(index, held, self.now)])
         caps = scheduler.draft_caps()
         windows = scheduler.next_windows(self.runner.draft(caps))
@@ -396,7 +397,27 @@ def test_more_drafts_than_fit_and_more_tokens_held_than_asked_are_refused() -> N
     b.ask("b", 5, 20)
     ((index, _),) = b.scheduler.admit()
     with pytest.raises(EngineError, match="5 tokens held of a prompt of 5"):
-        b.scheduler.seated(index, 5, 1.0)
+        b.scheduler.seated(index, Held(5), 1.0)
+
+
+def test_windows_of_a_prompt_end_where_its_state_is_kept() -> None:
+    b = bench(chunk_tokens=8)
+    b.ask("a", 20, 2, marks=(9, 3, 16, 20))
+    reads = [len(window.tokens) for _ in range(5) for window in b.step()]
+    assert reads == [3, 5, 1, 7, 4]  # also at 8 and 16, the borders of chunks
+    b.run()
+    assert b.answer("a") == alone(b.sessions["a"].request, 256)[0]
+
+
+def test_a_session_without_room_waits_again_unless_nobody_can_make_any() -> None:
+    b = bench()
+    b.ask("a", 5)
+    ((index, _),) = b.scheduler.admit()
+    assert not b.scheduler.unseat(index)
+    b.ask("b", 6)
+    ((other, _),) = b.scheduler.admit()
+    assert b.scheduler.unseat(other)
+    assert list(b.scheduler.waiting) == ["b"] and b.scheduler.slots[other].session is None
 
 
 @pytest.mark.parametrize("chunk", [0, 65])
@@ -537,10 +558,10 @@ TestInterleaving.settings = settings(max_examples=60, stateful_step_count=25, de
 class Deaf(FakeRunner):
     """Forgets to cut a slot's state back: the next session in it answers from the last one's text."""
 
-    def seat(self, slot: int, tokens: Any, params: SamplingParams) -> int:
-        super().seat(slot, tokens, params)
-        self.states[slot] = [(token + 1) % self.vocabulary for token in tokens[: len(self.states[slot])]]
-        return len(self.states[slot])
+    def seat(self, slot: int, tokens: Any, *rest: Any) -> Held:
+        held = super().seat(slot, tokens, *rest)
+        self.states[slot] = [(token + 1) % self.vocabulary for token in tokens[: held.tokens]]
+        return held
 
 
 def test_the_comparison_with_the_solo_run_goes_red_for_a_leaking_state() -> None:

@@ -37,7 +37,7 @@ def emptied(runner):
 
 def answer(runner, slot, prompt, params, count):
     """The plain way: whole prompt, then a token a step."""
-    held = runner.seat(slot, prompt, params)
+    held = runner.seat(slot, prompt, params).tokens
     (result,) = runner.step([Window(slot, held, tuple(prompt[held:]), 1)])
     tokens = [result.drawn[0].token]
     while len(tokens) < count:
@@ -100,7 +100,7 @@ def test_a_sequence_that_goes_on_is_not_read_again(runner, ids):
     # The last drawn token was never run, so the slot holds one less.
     warm = answer(runner, 0, longer, GREEDY, 5)
     assert warm == answer(runner, 1, longer, GREEDY, 5)
-    assert runner.seat(2, longer, GREEDY) == 0
+    assert runner.seat(2, longer, GREEDY).tokens == 0
 
 
 @pytest.mark.parametrize("edit", ["shorter", "equal", "changed"])
@@ -110,7 +110,7 @@ def test_a_sequence_that_does_not_go_on_is_read_anew(runner, ids, edit):
     held = runner.states.tokens[0, :11].tolist()
     prompts = {"shorter": held[:8], "equal": held, "changed": [*held[:4], (held[4] + 1) % 199, *held[5:], 7]}
     assert runner.known(prompts[edit]) == 0
-    assert runner.seat(0, prompts[edit], GREEDY) == 0
+    assert runner.seat(0, prompts[edit], GREEDY).tokens == 0
     assert runner.states.length[0] == 0
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from strata.core.errors import CapacityError, RequestError
+from strata.core.order import Order
 from strata.engine.request import QueueFullError, Request, check_id
 from strata.sampling.params import SamplingParams
 
@@ -76,7 +77,14 @@ class Quit:
     """QUIT."""
 
 
-Command: TypeAlias = Gen | Stop | Yield | Stat | Quit
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """PARK, RESTORE or SAVE."""
+
+    order: Order
+
+
+Command: TypeAlias = Gen | Stop | Yield | Stat | Keep | Quit
 
 
 def whole(text: str) -> int:
@@ -138,6 +146,7 @@ KEYS: Mapping[str, _Key] = {
     "deadline": _Key(float, repr, "deadline_s", False),
     "draft": _Key(whole, str, "draft", False),
     "stream_from": _Key(whole, str, "stream_from", False),
+    "marks": _Key(_ids, _write_ids, "marks", False),
 }
 """The keys of GEN and BGEN."""
 
@@ -207,11 +216,21 @@ _FORMS = {"GEN": _gen_id, "STOP": _gen_id, "YIELD": _gen_id, "BGEN": slot_id, "B
 _UNBUILT = {
     "GENI": "images need a vision model, none is built",
     "BGENI": "images need a vision model, none is built",
-    "PARK": "parking a conversation is not built",
-    "RESTORE": "restoring a parked conversation is not built",
-    "SAVE": "saving a conversation to disk is not built",
     "VRAM": "changing the VRAM budget of a running engine is not built",
 }
+
+
+_ORDERS: Mapping[str, Literal["park", "restore", "save"]] = {"PARK": "park", "RESTORE": "restore", "SAVE": "save"}
+
+
+def _parse_order(verb: str, words: list[str]) -> Keep:
+    try:
+        tokens = tuple(whole(word) for word in words)
+    except ValueError as error:
+        raise LineError("-", USAGE, f"{verb}: {error}") from error
+    if bool(tokens) != (verb == "RESTORE"):
+        raise LineError("-", USAGE, f"{verb} takes {'token ids' if verb == 'RESTORE' else 'no words'}")
+    return Keep(Order(_ORDERS[verb], tokens))
 
 
 def _image_id(verb: str, words: list[str]) -> str:
@@ -231,10 +250,12 @@ def parse_command(line: str, default_stop: tuple[int, ...] = ()) -> Command:
     verb = words[0] if words else ""
     if verb in {"STAT", "QUIT"} and len(words) == 1:
         return Stat() if verb == "STAT" else Quit()
+    if verb in _ORDERS:
+        return _parse_order(verb, words[1:])
     if verb in _UNBUILT:
         raise LineError(_image_id(verb, words[1:]), UNSUPPORTED, _UNBUILT[verb])
     if verb not in _FORMS or len(words) < 2:
-        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT or QUIT"
+        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT, PARK, RESTORE, SAVE or QUIT"
         raise LineError("-", USAGE, f"expected {known}, found {line[:60]!r}")
     try:
         request_id = _FORMS[verb](words[1])

@@ -2,13 +2,15 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.log import Log
+from strata.core.order import Order
 from strata.engine.commands import FAILED, code_of
 from strata.engine.events import Event, Reason
+from strata.engine.orders import Answer, Orders, refuse
 from strata.engine.outcome import Outcome
 from strata.engine.request import Request
 from strata.engine.runner import Runner
@@ -55,6 +57,7 @@ class Engine:
         self._scheduler = Scheduler(runner.limits, self._settings.scheduler, self._tally)
         self._changed = threading.Condition()
         """Guards the scheduler and the fields below; notified when there may be something to do."""
+        self._orders = Orders()
         self._stopping = False
         self._fatal: str | None = None
         self._on_fatal: list[Callable[[str], None]] = []
@@ -82,6 +85,10 @@ class Engine:
         self._end_sessions(Reason.CANCEL, "", "")
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             raise EngineError(f"a step of the runner did not return within {timeout_s:g} s")
+        with self._changed:
+            orders = self._orders.take()
+        refuse(orders, self._fatal or "the engine was stopped")
+        self._runner.close()
 
     def submit(self, request: Request, sink: Sink | None = None) -> Session:
         """Take `request` in. Events go to `sink` on the engine's thread, or wait in `Session.events()`.
@@ -107,6 +114,14 @@ class Engine:
         if session is not None:
             session.cancel()
         return session is not None
+
+    def order(self, order: Order, answer: Callable[[Answer], None]) -> None:
+        """Have the runner carry out `order`; its one answer comes on the engine's thread. EngineError: down."""
+        with self._changed:
+            if self._fatal is not None or self._stopping:
+                raise EngineError(f"the engine is down: {self._fatal or 'it was stopped'}")
+            self._orders.add(order, answer)
+            self._changed.notify_all()
 
     @property
     def fatal(self) -> str | None:
@@ -166,25 +181,56 @@ class Engine:
     def _turn(self) -> bool:
         """One round of the loop; False when it has to end."""
         with self._changed:
-            while not (self._stopping or self._scheduler.has_work()):
+            while not (self._stopping or self._orders or self._scheduler.has_work()):
                 self._changed.wait()
             if self._stopping or self._fatal is not None:
                 return False
+            orders = self._orders.take()
             outcomes = self._scheduler.sweep(self._clock())
         self._apply(outcomes)
-        with self._changed:
-            seats = self._scheduler.admit()
-        for index, session in seats:
-            if self._fatal is None:
-                self._seat(index, session)
+        for order, answer in orders:
+            answer(self._obey(order))
+        self._admit()
         if self._fatal is None:
             self._step()
         return self._fatal is None
 
-    def _seat(self, index: int, session: Session) -> None:
-        request = session.request
+    def _obey(self, order: Order) -> Answer:
         try:
-            held = self._runner.seat(index, request.tokens, request.params)
+            done = self._runner.order(order)
+            self._refresh()
+        except Exception as error:  # noqa: BLE001 - whoever gave the order hears of it
+            return error
+        return done
+
+    def _refresh(self) -> None:
+        status = dict(self._runner.status())
+        with self._changed:
+            self._runner_status = status
+
+    def _admit(self) -> None:
+        """Seat who waits, in order: when there is no room for one yet, nobody overtakes it."""
+        with self._changed:
+            seats = self._scheduler.admit()
+        full = False
+        for index, session in seats:
+            if self._fatal is None:
+                with self._changed:
+                    waits = full and self._scheduler.unseat(index)
+                full = full or not (waits or self._seat(index, session))
+
+    def _seat(self, index: int, session: Session) -> bool:
+        """Prepare the slot; False when the session went back to wait for room."""
+        request = session.request
+        most = len(request.tokens) + request.budget(self.limits)
+        try:
+            held = self._runner.seat(index, request.tokens, request.params, most, request.marks)
+        except CapacityError as error:
+            with self._changed:
+                waits = self._scheduler.unseat(index)
+            if not waits:
+                self._fail([index], code_of(error), error.message, seated=False)
+            return not waits
         except RequestError as error:
             self._fail([index], code_of(error), error.message, seated=False)
         except Exception as error:  # noqa: BLE001 - the runner's failure becomes the session's
@@ -193,6 +239,7 @@ class Engine:
             with self._changed:
                 outcome = self._scheduler.seated(index, held, self._clock())
             self._apply([outcome])
+        return True
 
     def _step(self) -> None:
         with self._changed:
@@ -254,13 +301,15 @@ class Engine:
         for outcome in outcomes:
             self._deliver(outcome)
 
-    def _apply(self, outcomes: Iterable[Outcome]) -> None:
+    def _apply(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             # Before the client hears of it, so that its next turn finds the slot free and its state known.
             problem = None if outcome.release is None else self._release(outcome.release)
             self._deliver(outcome)
             if problem is not None:
                 self._give_up(problem)
+        if any(outcome.release is not None for outcome in outcomes):
+            self._refresh()
 
     def _release(self, index: int) -> str | None:
         try:

@@ -5,8 +5,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
-from strata.core.errors import EngineError, RequestError
-from strata.engine.commands import FAILED, UNKNOWN, USAGE, Gen, LineError, Stat, Stop, Yield, code_of, parse_command
+from strata.core.errors import EngineError, RequestError, StrataError, UnsupportedError
+from strata.core.order import Order
+from strata.engine.commands import (
+    FAILED,
+    UNKNOWN,
+    UNSUPPORTED,
+    USAGE,
+    Gen,
+    Keep,
+    LineError,
+    Stat,
+    Stop,
+    Yield,
+    code_of,
+    parse_command,
+)
 from strata.engine.engine import Engine
 from strata.engine.events import Event, Finished, Token
 from strata.engine.messages import (
@@ -15,9 +29,11 @@ from strata.engine.messages import (
     format_event,
     format_fatal,
     format_info,
+    format_kept,
     format_ready,
     format_status,
 )
+from strata.engine.orders import Answer
 from strata.engine.session import Session
 
 
@@ -59,6 +75,15 @@ class _Writer:
             if over:
                 self._admitted.discard(session)
         self.write(*lines)
+
+    def kept(self, order: Order, answer: Answer) -> None:
+        """What became of an order."""
+        if not isinstance(answer, Exception):
+            self.write(format_kept(order.verb, answer))
+            return
+        code = UNSUPPORTED if isinstance(answer, UnsupportedError) else FAILED
+        text = str(answer) if isinstance(answer, StrataError) else f"{type(answer).__name__}: {answer}"
+        self.write(format_error("-", code, f"{order.verb}: {text}"))
 
 
 def read_lines(stream: TextIO, limit: int) -> Iterator[str | None]:
@@ -115,6 +140,8 @@ def _answer(line: str, engine: Engine, writer: _Writer, stop_ids: tuple[int, ...
                 engine.submit(request, writer.event)
             case Stop(name) | Yield(name) as command:
                 _interrupt(engine, name, ends=isinstance(command, Stop))
+            case Keep(order):
+                engine.order(order, lambda answer: writer.kept(order, answer))
             case Stat():
                 writer.write(format_status(engine.status()))
             case _:

@@ -64,7 +64,15 @@ class Fatal:
     text: str
 
 
-Message: TypeAlias = Info | Ready | Of | Admitted | Error | Status | Fatal
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """KEPT: what a PARK, RESTORE or SAVE has done."""
+
+    verb: str
+    counts: Mapping[str, int]
+
+
+Message: TypeAlias = Info | Ready | Of | Admitted | Error | Status | Kept | Fatal
 
 
 def one_line(text: str) -> str:
@@ -90,6 +98,11 @@ def format_error(request_id: str, code: str, text: str) -> str:
 def format_fatal(text: str) -> str:
     """FATAL."""
     return f"FATAL {one_line(text)}"
+
+
+def format_kept(verb: str, counts: Mapping[str, int]) -> str:
+    """KEPT."""
+    return " ".join(["KEPT", verb, *(f"{name}={count}" for name, count in counts.items())])
 
 
 def format_status(values: Mapping[str, object]) -> str:
@@ -212,6 +225,8 @@ def parse_event(line: str) -> Message:
             return Error(name, code, said[0] if said else "")
         if verb == "STAT":
             return Status(json.loads(rest))
+        if verb == "KEPT":
+            return Kept(words[0], {name: whole(count) for name, count in (word.split("=", 1) for word in words[1:])})
         if verb == "FATAL":
             return Fatal(rest)
         message = _parse_session_line(verb, words, text) if words else None

@@ -5,6 +5,9 @@ To the engine:
     BGEN <slot> <max_new> [key=value ...] <token ids> the same, seated in that slot
     STOP <id> | BSTOP <slot>        end it
     YIELD <id> | BYIELD <slot>      a prompt being read gives way at its next chunk border
+    PARK                            conversations that no request uses leave the pages for RAM (or disk)
+    RESTORE <token ids>             what is held of them comes back, ready to go on with
+    SAVE                            conversations that no request uses are written to disk
     STAT | QUIT
 From the engine:
     INFO key=value ... | READY <ctx> <stop ids>
@@ -13,6 +16,7 @@ From the engine:
     DONE <id> <stop/length/cancel/error> key=value ... [text=<rest of the line>]
     BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
     ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
+    KEPT <park/restore/save> key=count ...
 
 Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
 was taken. A BGEN's id is its slot as `@<slot>`: PP, REUSED and ERR carry that, the rest is slot-addressed.
@@ -31,6 +35,7 @@ from strata.engine.commands import (
     USAGE,
     Command,
     Gen,
+    Keep,
     LineError,
     Quit,
     Stat,
@@ -45,6 +50,7 @@ from strata.engine.messages import (
     Error,
     Fatal,
     Info,
+    Kept,
     Message,
     Of,
     Ready,
@@ -54,6 +60,7 @@ from strata.engine.messages import (
     format_event,
     format_fatal,
     format_info,
+    format_kept,
     format_ready,
     format_status,
     one_line,
@@ -76,6 +83,8 @@ __all__ = [
     "Fatal",
     "Gen",
     "Info",
+    "Keep",
+    "Kept",
     "LineError",
     "Message",
     "Of",
@@ -92,6 +101,7 @@ __all__ = [
     "format_fatal",
     "format_gen",
     "format_info",
+    "format_kept",
     "format_ready",
     "format_status",
     "one_line",

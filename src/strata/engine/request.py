@@ -52,6 +52,8 @@ class Request:
     """Answer tokens before this index are computed and counted but not reported (an answer taken up again)."""
     slot: int | None = None
     """The slot to sit in; None = any."""
+    marks: tuple[int, ...] = ()
+    """Lengths of the prompt at which turns, the system prompt or tool calls begin or end: state is kept near them."""
 
     def __post_init__(self) -> None:
         check_id(self.id)
@@ -67,6 +69,8 @@ class Request:
         _check_count("draft", self.draft, 0)
         _check_count("stream_from", self.stream_from, 0)
         _check_count("slot", self.slot, 0)
+        if any(not 0 <= mark <= len(self.tokens) for mark in self.marks):
+            raise RequestError(f"marks are positions from 0 to {len(self.tokens)} (the prompt's end)", param="marks")
         if self.deadline_s is not None and not (math.isfinite(self.deadline_s) and self.deadline_s > 0):
             raise RequestError(f"deadline_s must be above 0, found {self.deadline_s!r}", param="deadline_s")
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from strata.core.held import Held
 from strata.core.limits import Limits
+from strata.core.order import Order
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.sampling.params import SamplingParams
 
-__all__ = ["Drawn", "Runner", "Stepped"]
+__all__ = ["Drawn", "Held", "Runner", "Stepped"]
 
 
 class Runner(Protocol):
@@ -23,12 +25,21 @@ class Runner(Protocol):
         """How many leading tokens are already held somewhere and need no reading."""
         ...
 
-    def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
-        """Prepare `slot` for a sequence that starts with `tokens`; returns how many of them it already holds.
+    def seat(
+        self,
+        slot: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        most: int | None = None,
+        marks: Sequence[int] = (),
+    ) -> Held:
+        """Prepare `slot` for a sequence that starts with `tokens` and may grow to `most` tokens (None: the context).
 
-        At most len(tokens) - 1: the last one has to run so that it can be scored. A RequestError (a token id beyond
-        the vocabulary, a bias that does not fit) fails this request only. When it raises, the slot stays empty and is
-        not released.
+        `marks` are positions in `tokens` from which another sequence may differ (ends of turns): state is kept near
+        them. At most len(tokens) - 1 are held: the last one has to run so that it can be scored. CapacityError: there
+        is no room for `most` tokens beside the seated sequences, though there may be later. Another RequestError (a
+        token id beyond the vocabulary, a bias that does not fit) fails this request only. When it raises, the slot
+        stays empty and is not released.
         """
         ...
 
@@ -47,6 +58,14 @@ class Runner(Protocol):
         equals the row's own draw. When it raises, the engine fails the sessions of these windows, releases their
         slots and goes on; the runner must not offer what such a slot holds beyond its last committed length.
         """
+        ...
+
+    def order(self, order: Order) -> Mapping[str, int]:
+        """Carry out an order about kept conversations; counts of what was done. UnsupportedError: it keeps none."""
+        ...
+
+    def close(self) -> None:
+        """The engine has ended: finish what is being written."""
         ...
 
     def status(self) -> Mapping[str, object]:

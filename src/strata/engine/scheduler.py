@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strata.core.errors import EngineError, RequestError, UsageError
+from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
@@ -132,17 +133,28 @@ class Scheduler:
             seats.append((slot.index, session))
         return seats
 
-    def seated(self, index: int, held: int, now: float) -> Outcome:
-        """The runner prepared slot `index` and holds the first `held` tokens of its prompt."""
+    def seated(self, index: int, held: Held, now: float) -> Outcome:
+        """The runner prepared slot `index`, as `held` says."""
         slot = self.slots[index]
         session, line = slot.occupied()
         total = len(session.request.tokens)
-        if not 0 <= held < total:
-            raise EngineError(f"slot {index} came back with {held} tokens held of a prompt of {total}")
-        slot.length = line.reused = held
+        if not 0 <= held.tokens < total:
+            raise EngineError(f"slot {index} came back with {held.tokens} tokens held of a prompt of {total}")
+        slot.length = line.reused = held.tokens
+        slot.stops = held.stops
         line.seated_s = now
-        self.tally.reused_tokens += held
-        return Outcome(session, (Reused(held),) if held else ())
+        self.tally.reused_tokens += held.tokens
+        return Outcome(session, (Reused(held.tokens, held.tier),) if held.tokens else ())
+
+    def unseat(self, index: int) -> bool:
+        """Send a session that was just admitted back to wait; False, with nothing done, when nobody could make room."""
+        if sum(slot.session is not None for slot in self.slots) == 1:
+            return False
+        slot = self.slots[index]
+        session, line = slot.occupied()
+        self.waiting[session.request.id] = (session, line)
+        slot.session, slot.line = None, None
+        return True
 
     def fail(self, indexes: Iterable[int], code: str, error: str, now: float) -> list[Outcome]:
         """End the sessions in these slots with an error; what their states hold is not relied on."""

@@ -21,6 +21,8 @@ class Slot:
     """Counts up with every window, over all slots: among those of one step the first served is the first again."""
     held: tuple[int, ...] = ()
     """The conversation that the state held when its last session ended."""
+    stops: tuple[int, ...] = ()
+    """Positions of its prompt where windows end, as the runner asked."""
     freed: int = 0
     """Counts up with every release: the smallest is the slot used longest ago (0 = never)."""
 
@@ -42,7 +44,7 @@ class Slot:
 
     def sit(self, session: Session, line: Timeline) -> None:
         """Give the seat to `session`, its state still unknown."""
-        self.session, self.line, self.length = session, line, 0
+        self.session, self.line, self.length, self.stops = session, line, 0, ()
 
     def leave(self, freed: int, keeps_state: bool) -> None:
         """Empty the seat; without `keeps_state` what the state holds is not known."""
@@ -51,12 +53,14 @@ class Slot:
         self.session, self.line, self.freed = None, None, freed
 
     def chunk_end(self, chunk_tokens: int) -> int:
-        """Where the next prompt window ends: at the next multiple of `chunk_tokens` or with the prompt.
+        """Where the next prompt window ends: at the next multiple of `chunk_tokens`, the next stop, or with the prompt.
 
         Borders are absolute positions, so that a read taken up again makes the same windows.
         """
         session, _ = self.occupied()
-        return min((self.length // chunk_tokens + 1) * chunk_tokens, len(session.request.tokens))
+        total = len(session.request.tokens)
+        stop = next((stop for stop in self.stops if stop > self.length), total)
+        return min((self.length // chunk_tokens + 1) * chunk_tokens, stop, total)
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

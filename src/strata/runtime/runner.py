@@ -7,8 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import EngineError, RequestError, UnsupportedError
+from strata.core.held import Held
 from strata.core.limits import Limits
+from strata.core.order import Order
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.kernels.ops import Ops
@@ -55,7 +57,14 @@ class DeviceRunner:
             return 0
         return n if np.array_equal(self.states.tokens[slot, :n], np.asarray(tokens[:n])) else 0
 
-    def seat(self, slot: int, tokens: Sequence[int], params: SamplingParams) -> int:
+    def seat(
+        self,
+        slot: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        most: int | None = None,
+        marks: Sequence[int] = (),
+    ) -> Held:
         """See `Runner.seat`: a sequence that continues what the slot holds is not read again.
 
         RequestError for token ids (also of a bias) outside the vocabulary, before anything changes.
@@ -65,7 +74,7 @@ class DeviceRunner:
         if not kept:
             self.states.clear(slot)
         self.seats[slot] = Seat(params, TokenCounts(tokens))
-        return kept
+        return Held(kept)
 
     def check_ids(self, tokens: Sequence[int], params: SamplingParams) -> None:
         """RequestError when an id is outside the vocabulary."""
@@ -152,6 +161,13 @@ class DeviceRunner:
     ) -> int:
         """See `sampling.sample.Choose`."""
         return self.ops.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
+
+    def order(self, order: Order) -> Mapping[str, int]:
+        """See `Runner.order`."""
+        raise UnsupportedError("conversations are not kept outside of slots")
+
+    def close(self) -> None:
+        """See `Runner.close`: nothing is written."""
 
     def status(self) -> Mapping[str, object]:
         """See `Runner.status`."""
