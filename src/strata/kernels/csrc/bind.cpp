@@ -79,6 +79,7 @@ NB_MODULE(_native, m) {
     strata::bind_products(m);
     strata::bind_layers(m);
     strata::bind_os_memory(m);
+    strata::bind_answerer(m);
     strata::bind_attention(m);
     strata::bind_elementwise(m);
     strata::bind_rows(m);

@@ -76,7 +76,7 @@ struct LinearJob {
 };
 
 // pairs are the (row, rank) entries of ids, grouped by expert: expert i of `count` has pairs begin[i] .. begin[i + 1];
-// pair p reads input row `row[p]`.
+// pair p reads input row `row[p]`. The results are combined in `y`, or with `outputs` left apart.
 struct ExpertsJob {
     const float* x;  // [rows, hidden]
     int64_t rows, hidden, width;
@@ -86,9 +86,10 @@ struct ExpertsJob {
     const WeightView* const* down;
     const int32_t* begin;
     const int32_t* row;
-    const int32_t* place;   // [rows * top_k]: the pair that holds an entry
+    const int32_t* place;   // [rows * top_k]: the pair that holds an entry, or -1 (with `outputs` only)
     const float* factors;   // [rows, top_k]
     float* y;               // [rows, hidden]
+    float* outputs;         // [rows * top_k, hidden], or null
 };
 
 struct ProductKernels {

@@ -4,12 +4,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "bank.h"
 #include "bind.h"
 #include "layers_activate.h"
 #include "native.h"
@@ -20,20 +20,6 @@ namespace nb = nanobind;
 
 namespace strata {
 namespace {
-
-// (format code, rows, cols, address of planes[0], address of planes[1] or 0, scale)
-using WeightTuple = std::tuple<int, int64_t, int64_t, uintptr_t, uintptr_t, float>;
-
-WeightView view_of(const WeightTuple& weight) {
-    const auto& [format, rows, cols, data, scales, scale] = weight;
-    if (format < 0 || format >= format_count) throw std::invalid_argument("unknown format code " + std::to_string(format));
-    return {format, rows, cols, reinterpret_cast<const uint8_t*>(data), reinterpret_cast<const uint8_t*>(scales), scale};
-}
-
-uint64_t bytes_of(const Native& native, const WeightView& weight) {
-    const Format& format = pick_product_kernels(native.isa()).formats[weight.format];
-    return static_cast<uint64_t>(weight.rows) * weight.cols / format.block * format.bytes;
-}
 
 void linear(Native& native, uintptr_t x, int64_t rows, int64_t cols, const std::vector<WeightTuple>& weights,
             const std::vector<uintptr_t>& outputs) {
@@ -51,69 +37,13 @@ void linear(Native& native, uintptr_t x, int64_t rows, int64_t cols, const std::
     });
 }
 
-// The routed experts of one layer, described once; the caller keeps the weights alive.
-class Bank {
-public:
-    Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>& up, const std::vector<WeightTuple>& down) {
-        for (const WeightTuple& weight : gate) gate_.push_back(view_of(weight));
-        for (const WeightTuple& weight : up) up_.push_back(view_of(weight));
-        for (const WeightTuple& weight : down) down_.push_back(view_of(weight));
-        if (gate_.empty() || gate_.size() != up_.size() || gate_.size() != down_.size())
-            throw std::invalid_argument("a bank needs as many gate, up and down matrices, and at least one");
-    }
-    int64_t size() const { return static_cast<int64_t>(gate_.size()); }
-    int64_t hidden() const { return gate_[0].cols; }
-    int64_t width() const { return gate_[0].rows; }
-    const WeightView& gate(int64_t expert) const { return gate_[expert]; }
-    const WeightView& up(int64_t expert) const { return up_[expert]; }
-    const WeightView& down(int64_t expert) const { return down_[expert]; }
-
-private:
-    std::vector<WeightView> gate_, up_, down_;
-};
-
-// Entries of ids in the order of their experts, rows in order within an expert (a stable sort by counting).
-void run_experts(Native& native, const Bank& bank, const float* x, int64_t rows, const int32_t* chosen,
-                 const float* factors, int top_k, float* y) {
-    const int64_t pairs = rows * top_k;
-    for (int64_t entry = 0; entry < pairs; ++entry)
-        if (chosen[entry] < 0 || chosen[entry] >= bank.size())
-            throw std::out_of_range("expert " + std::to_string(chosen[entry]) + " of " + std::to_string(bank.size()));
-    std::lock_guard<std::mutex> alone(native.busy());
-    std::vector<int32_t> start(bank.size() + 1, 0), begin, row(pairs), place(pairs);
-    for (int64_t entry = 0; entry < pairs; ++entry) ++start[chosen[entry] + 1];
-    std::vector<const WeightView*> gate, up, down;
-    for (int64_t expert = 0; expert < bank.size(); ++expert) {
-        const bool used = start[expert + 1] != 0;
-        start[expert + 1] += start[expert];
-        if (!used) continue;
-        begin.push_back(start[expert]);
-        gate.push_back(&bank.gate(expert));
-        up.push_back(&bank.up(expert));
-        down.push_back(&bank.down(expert));
-        for (const WeightView* weight : {gate.back(), up.back(), down.back()})
-            native.counters().expert_bytes += bytes_of(native, *weight);
-    }
-    begin.push_back(static_cast<int32_t>(pairs));
-    native.counters().distinct_experts += gate.size();
-    for (int64_t entry = 0; entry < pairs; ++entry) {
-        const int32_t pair = start[chosen[entry]]++;
-        row[pair] = static_cast<int32_t>(entry / top_k);
-        place[entry] = pair;
-    }
-    pick_product_kernels(native.isa())
-        .experts(native.context(),
-                 {x, rows, bank.hidden(), bank.width(), top_k, static_cast<int>(gate.size()), gate.data(), up.data(),
-                  down.data(), begin.data(), row.data(), place.data(), factors, y});
-}
-
 void experts(Native& native, const Bank& bank, uintptr_t x, int64_t rows, uintptr_t ids, uintptr_t factors, int top_k,
              uintptr_t y) {
     const Bank* const kept = &bank;
     nb::gil_scoped_release released;
     native.run("experts", [=](Native& n) {
-        run_experts(n, *kept, reinterpret_cast<const float*>(x), rows, reinterpret_cast<const int32_t*>(ids),
-                    reinterpret_cast<const float*>(factors), top_k, reinterpret_cast<float*>(y));
+        run_experts(n, *kept, {reinterpret_cast<const float*>(x), rows, reinterpret_cast<const int32_t*>(ids), top_k},
+                    reinterpret_cast<const float*>(factors), reinterpret_cast<float*>(y));
     });
 }
 

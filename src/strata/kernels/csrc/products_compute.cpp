@@ -108,20 +108,12 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
         }
         product_rows(*job.down[expert], first, last, part, nullptr, n, outputs + begin * count, count, scratch);
     }
-    for (int64_t row = 0; row < job.rows; ++row) {
-        float* y = job.y + row * job.hidden + first;
-        for (int64_t r = 0; r < count; ++r) y[r] = 0.0f;
-        for (int rank = 0; rank < job.top_k; ++rank) {
-            const int64_t entry = row * job.top_k + rank;
-            const float* from = outputs + job.place[entry] * count;
-            for (int64_t r = 0; r < count; ++r) y[r] = fmaf(job.factors[entry], from[r], y[r]);
-        }
-    }
+    finish_experts(job, outputs, first, count);
 }
 
 void experts(Context context, const ExpertsJob& job) {
     if (job.rows > few_rows) return prompt_experts(context, job);
-    const int64_t pairs = job.rows * job.top_k;
+    const int64_t pairs = job.begin[job.count];
     Needs outer, inner;
     for (int e = 0; e < job.count; ++e) {
         outer.add(*job.gate[e]);

@@ -101,15 +101,7 @@ void down_combine(const ExpertsJob& job, const Rows& hidden, int64_t first, int6
                 put(outputs + i * width + base - first, y + (i - some.from) * band_rows, count);
         });
     }
-    for (int64_t row = 0; row < job.rows; ++row) {
-        float* to = job.y + row * job.hidden + first;
-        for (int64_t r = 0; r < width; ++r) to[r] = 0.0f;
-        for (int rank = 0; rank < job.top_k; ++rank) {
-            const int64_t entry = row * job.top_k + rank;
-            const float* from = outputs + job.place[entry] * width;
-            for (int64_t r = 0; r < width; ++r) to[r] = fmaf(job.factors[entry], from[r], to[r]);
-        }
-    }
+    finish_experts(job, outputs, first, width);
 }
 
 // Output rows per chunk of phase 2: the outputs of all pairs stay in the second-level cache until they are combined.
@@ -148,7 +140,7 @@ void prompt_linear(Context context, const LinearJob& job) {
 }
 
 void prompt_experts(Context context, const ExpertsJob& job) {
-    const int64_t pairs = job.rows * job.top_k;
+    const int64_t pairs = job.begin[job.count];
     Layouts outer, inner;
     for (int e = 0; e < job.count; ++e) {
         outer.add(*job.gate[e]);

@@ -1,6 +1,8 @@
 // Some rows of one weight with some rows of the input: decoded once per block of weight rows, used for every input row.
 #pragma once
 
+#include <string.h>
+
 #include "products_dot.h"
 #include "products_few.h"
 
@@ -121,6 +123,25 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
         if (weight.scale != 1.0f)
             for (int64_t i = 0; i < n; ++i)
                 for (int64_t r = 0; r < count; ++r) out[i * stride + base - first + r] *= weight.scale;
+    }
+}
+
+// The end of a call of experts for output rows [first, first + count): `from` [pairs, count] holds them for every pair.
+static inline void finish_experts(const ExpertsJob& job, const float* from, int64_t first, int64_t count) {
+    for (int64_t row = 0; row < job.rows; ++row) {
+        float* y = job.outputs ? nullptr : job.y + row * job.hidden + first;
+        if (y)
+            for (int64_t r = 0; r < count; ++r) y[r] = 0.0f;
+        for (int rank = 0; rank < job.top_k; ++rank) {
+            const int64_t entry = row * job.top_k + rank;
+            if (job.place[entry] < 0) continue;
+            const float* one = from + job.place[entry] * count;
+            if (y) {
+                for (int64_t r = 0; r < count; ++r) y[r] = fmaf(job.factors[entry], one[r], y[r]);
+            } else {
+                memcpy(job.outputs + entry * job.hidden + first, one, static_cast<size_t>(count) * sizeof(float));
+            }
+        }
     }
 }
 
