@@ -33,6 +33,20 @@ def test_decode_gives_a_line_per_context(path, capsys):
     assert line.startswith("decode 20 tokens of context, 2 slots: ") and "2.0 rows per step" in line
 
 
+def test_a_profile_says_where_a_step_goes(path, capsys):
+    words = ["bench", "decode", path, "--profile", "--context", "8", "--tokens", "3", "--repeat", "2", "--slots", "2"]
+    assert run([*words, "--json"], {}) == 0
+    (value,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (value["bench"], value["context"], value["slots"], value["steps"]) == ("profile", 8, 2, 6)
+    assert {"mixer", "router", "experts", "head", "sample", "gaps"} <= value["milliseconds"].keys()
+    assert "linear" in value["operation_milliseconds"] and value["settings"]["context"] >= 11
+    assert run(words, {}) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("a step of 2 slots behind 8 tokens: ") and "by operation:" in lines
+    assert run([*words, "--isa", "naive"], {}) == 2
+    assert "steps of these operations are not recorded" in capsys.readouterr().err
+
+
 def test_prompt_gives_a_line_per_length(path, capsys):
     assert run(["bench", "prompt", path, "--context", "30", "--repeat", "1", "--json"], {}) == 0
     (value,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

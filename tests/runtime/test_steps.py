@@ -103,8 +103,8 @@ def test_timed_steps_name_their_parts_and_give_the_same_bits():
     for a, b in zip(history(timed, ids), history(slow, ids), strict=True):
         assert same_bits(a, b)
     times = timed.forwarder.times()
-    assert {"embed", "blk.0.attention", "blk.0.router", "blk.0.moe", "head"} <= {t.part for t in times}
-    assert [t.operation for t in times if t.part == "blk.0.moe"].count("experts") == len(timed.forwarder.recorded)
+    assert {"embed", "blk.0.attention", "blk.0.router", "blk.0.routed", "head"} <= {t.part for t in times}
+    assert [t.operation for t in times if t.part == "blk.0.routed"].count("experts") == len(timed.forwarder.recorded)
     assert sum(t.nanoseconds for t in times) > 0
 
 

@@ -10,6 +10,7 @@ import typer
 from strata.assemble import Loaded
 from strata.checks.company import DISTURBED, Company
 from strata.checks.facts import facts
+from strata.checks.profile import Profile, profile
 from strata.checks.prompts import drawn_ids, has_tokenizer, reading
 from strata.checks.rates import Bench, Rates, share_of_bytes
 from strata.cli.check import Isa, Json, KvType, ModelArgument, PromptChunk, RamGib, Threads, loaded_for
@@ -35,6 +36,9 @@ def decode(
     ] = None,
     repeat: Repeat = 5,
     drawn: Drawn = False,
+    profiled: Annotated[
+        bool, typer.Option("--profile", help="Say where a step's time goes, and not the rate: timing costs some.")
+    ] = False,
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
@@ -53,6 +57,10 @@ def decode(
     for depth in depths:
         alone: Rates | None = None
         for count in counts:
+            if profiled:
+                note(f"profile behind {depth} tokens, {count} slots, {repeat} runs of {tokens} tokens ...")
+                show_profile(profile(bench, depth, count, tokens), loaded, json_)
+                continue
             note(f"decode behind {depth} tokens, {count} slots, {repeat} runs of {tokens} tokens ...")
             company = Company()
             rates = bench.decode(depth, count, tokens)
@@ -144,3 +152,19 @@ def show(name: str, rates: Rates, beside: Beside, as_json: bool) -> None:
     if beside.company is not None and beside.company > DISTURBED:
         parts.append(f"disturbed: other processes took {beside.company:.0%} of the processors")
     say(", ".join(parts) + "\n")
+
+
+def show_profile(found: Profile, loaded: Loaded, as_json: bool) -> None:
+    """A line for each part of a step, largest first, or one of JSON with everything that was measured and set."""
+    if as_json:
+        settings = {choice.name: choice.value for choice in loaded.plan.choices}
+        say(json.dumps({"bench": "profile", **found.values(), **facts(loaded), "settings": settings}) + "\n")
+        return
+    say(
+        f"a step of {found.slots} slots behind {found.context} tokens: {found.total:.3f} ms,"
+        f" {found.operations} operations (mean of {found.steps})\n"
+    )
+    for title, times in (("", {**found.parts, **found.host()}), ("by operation", found.by_operation)):
+        say(f"{title}:\n" if title and times else "")
+        for name, ms in sorted(times.items(), key=lambda item: -item[1]):
+            say(f"  {name:<20}{ms:>9.3f} ms {ms / found.total:>6.1%}\n")

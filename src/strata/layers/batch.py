@@ -13,6 +13,9 @@ from strata.state.sequence import SequenceStates
 Tap = Callable[[str, dict[str, torch.Tensor]], None]
 """Called with an operation's name and its tensors; `strata parity` listens here."""
 
+Mark = Callable[[str], None]
+"""Called when a part of the step is complete, with its name; whoever times steps listens here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -24,6 +27,7 @@ class Batch:
     states: SequenceStates
     ops: Ops
     tap: Tap | None = None
+    mark: Mark | None = None
     known_angles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     """Of every rope that was asked for, by its identity."""
 
@@ -35,6 +39,12 @@ class Batch:
         return known
 
     def report(self, name: str, **tensors: torch.Tensor) -> None:
-        """Tell the tap, when there is one."""
+        """An operation is done: tell the tap, when there is one, and close its part of the step."""
         if self.tap is not None:
             self.tap(name, tensors)
+        self.close(name)
+
+    def close(self, part: str) -> None:
+        """All since the last part was closed is `part` of the step."""
+        if self.mark is not None:
+            self.mark(part)

@@ -58,6 +58,7 @@ class Moe:
         ids, weights = ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
         y = self.experts.run(self.layer, x, ids, weights)
+        batch.close(f"{self.name}.routed")
         if self.shared is not None:
             y = self.shared.add(ops, x, y)
         batch.report(f"{self.name}.moe", x=x, y=y)

@@ -1,5 +1,6 @@
 """The runner: fits the engine's Runner protocol without importing it."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,26 @@ class Seat:
     counts: TokenCounts
 
 
+@dataclass(slots=True)
+class Spent:
+    """Nanoseconds of all steps so far, as the host sees them."""
+
+    reserve: int = 0
+    run: int = 0
+    """From the first operation to logits that can be read."""
+    draw: int = 0
+    commit: int = 0
+
+    def since(self, before: "Spent") -> "Spent":
+        """The difference."""
+        return Spent(
+            self.reserve - before.reserve,
+            self.run - before.run,
+            self.draw - before.draw,
+            self.commit - before.commit,
+        )
+
+
 class DeviceRunner:
     """Runs windows through a model on one device and keeps the slots' states."""
 
@@ -45,6 +66,7 @@ class DeviceRunner:
         self.seats: dict[int, Seat] = {}
         self.steps = 0
         self.rows = 0
+        self.spent = Spent()
 
     def known(self, tokens: Sequence[int]) -> int:
         """See `Runner.known`: the longest held sequence that `tokens` continues."""
@@ -110,9 +132,12 @@ class DeviceRunner:
         for window in windows:
             rows = logits[first : first + window.score]
             first += window.score
+            began = time.perf_counter_ns()
             drawn = self.draw(window, rows)
+            self.spent.draw += (drew := time.perf_counter_ns()) - began
             dropped = window.score - len(drawn)
             self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
+            self.spent.commit += time.perf_counter_ns() - drew
             results.append(Stepped(window.slot, drawn, self.states.length[window.slot]))
         self.steps += 1
         self.rows += sum(len(w.tokens) for w in windows)
@@ -123,7 +148,7 @@ class DeviceRunner:
         return self._logits(windows).numpy().copy()
 
     def _logits(self, windows: Sequence[Window]) -> torch.Tensor:
-        first = 0
+        began, first = time.perf_counter_ns(), 0
         for window in windows:
             if window.start != self.states.length[window.slot]:
                 raise EngineError(
@@ -132,7 +157,10 @@ class DeviceRunner:
                 )
             self.states.reserve(window.slot, window.tokens, first, keep=window.score > 1)
             first += len(window.tokens)
-        return self.forwarder.logits(windows)
+        self.spent.reserve += (reserved := time.perf_counter_ns()) - began
+        logits = self.forwarder.logits(windows)
+        self.spent.run += time.perf_counter_ns() - reserved
+        return logits
 
     def draw(self, window: Window, logits: npt.NDArray[np.float32]) -> tuple[Drawn, ...]:
         """Sample the window's scored rows in order, as long as each draw equals the draft that follows it."""

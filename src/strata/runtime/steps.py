@@ -16,7 +16,7 @@ import torch
 from strata.core.window import Window
 from strata.kernels.ops import Ops
 from strata.kernels.step_program import StepProgram, Timing
-from strata.layers.batch import Batch, Tap
+from strata.layers.batch import Batch, Mark, Tap
 from strata.models.base import Model
 from strata.runtime.pack import StepInputs, StepShape, check_tokens
 from strata.state.journal import LayerJournal
@@ -86,7 +86,7 @@ class Steps:
         inputs = StepInputs(shape, self.states.memory)
         inputs.fill(windows)
         program = self.program_for(shape)
-        return self.run(inputs, shape, self.tap) if program is None else self.record(inputs, shape, program)
+        return self.run(inputs, shape) if program is None else self.record(inputs, shape, program)
 
     def program_for(self, shape: StepShape) -> StepProgram | None:
         """What to record the step with; None when it runs op by op."""
@@ -100,12 +100,8 @@ class Steps:
 
     def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram) -> torch.Tensor:
         """Run the step and keep it for the next of this shape."""
-
-        def mark(part: str, _: dict[str, torch.Tensor]) -> None:
-            program.mark(part)
-
         with program.recording():
-            logits = self.run(inputs, shape, mark if self.timed else None)
+            logits = self.run(inputs, shape, program.mark if self.timed else None)
         self.recorded[shape] = Recorded(program, inputs, logits, self.states.journal)
         if len(self.recorded) > MOST_PROGRAMS:
             self.recorded.popitem(last=False)
@@ -113,9 +109,9 @@ class Steps:
             program.run()
         return logits
 
-    def run(self, inputs: StepInputs, shape: StepShape, tap: Tap | None) -> torch.Tensor:
+    def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> torch.Tensor:
         """The step, operation by operation."""
-        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, tap)
+        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap, mark)
         residual = self.model.trunk(batch)
         if not shape.scored:
             return torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
