@@ -4,13 +4,14 @@
 #include <nanobind/stl/vector.h>
 
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#define STRATA_ISA host  // plain code, compiled once
+#include "angles.h"
 #include "bind.h"
 #include "layers_small.h"
 #include "native.h"
@@ -59,16 +60,17 @@ void take_rows(Native& native, uintptr_t x, uintptr_t index, uintptr_t out, int6
     });
 }
 
-// cos and sin of position * frequency in double precision, rounded once.
+// cos and sin of position * frequency in double precision (angles.h), rounded once.
 void rope_angles(Native& native, uintptr_t positions, uintptr_t frequencies, uintptr_t cos, uintptr_t sin, int64_t rows,
                  int64_t half) {
     native.run("rope_angles", [=](Native&) {
         const auto* frequency = reinterpret_cast<const double*>(frequencies);
         for (int64_t t = 0; t < rows; ++t)
             for (int64_t i = 0; i < half; ++i) {
-                const double angle = reinterpret_cast<const int32_t*>(positions)[t] * frequency[i];
-                reinterpret_cast<float*>(cos)[t * half + i] = static_cast<float>(std::cos(angle));
-                reinterpret_cast<float*>(sin)[t * half + i] = static_cast<float>(std::sin(angle));
+                double sine, cosine;
+                host::sine_cosine(reinterpret_cast<const int32_t*>(positions)[t] * frequency[i], sine, cosine);
+                reinterpret_cast<float*>(cos)[t * half + i] = static_cast<float>(cosine);
+                reinterpret_cast<float*>(sin)[t * half + i] = static_cast<float>(sine);
             }
     });
 }
