@@ -42,6 +42,8 @@ STRATA_INLINE uint32_t read32(const uint8_t* b) { return read16(b) | read16(b + 
 STRATA_INLINE float half_to_float(uint32_t half) {
 #if defined(__F16C__)
     return _cvtsh_ss(static_cast<unsigned short>(half));
+#elif defined(STRATA_HALF_TO_FLOAT)  // a device compiler's one instruction
+    STRATA_HALF_TO_FLOAT(half);
 #else
     const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 0x3ff;
     if (exponent == 31) return float_of_bits(sign | 0x7f800000u | mantissa << 13);

@@ -1,0 +1,2 @@
+// For run-time compilers, whose math functions need no declaration.
+#pragma once

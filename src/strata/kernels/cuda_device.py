@@ -1,0 +1,110 @@
+"""An NVIDIA GPU: torch's memory and streams, our kernels through the driver. Imported only when one is asked for."""
+
+import ctypes
+import struct
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from cuda.bindings import driver
+
+from strata.core.errors import EngineError
+from strata.kernels import nvrtc
+from strata.kernels.cubins import cached
+from strata.kernels.device import Kernel
+from strata.kernels.residency import Residency
+from strata.kernels.views import Weight
+
+STATIC_SHARED_BYTES = 48 << 10
+"""Dynamic shared memory up to here needs no leave."""
+
+
+def checked(result: tuple[Any, ...]) -> Any:
+    """The value of a driver's call that gives (status, value...); EngineError when the status is an error."""
+    status, *values = result
+    if int(status):
+        raise EngineError(f"CUDA: {status.name}")
+    return values[0] if values else None
+
+
+class CudaDevice:
+    """Implements `Device`; launches go to torch's current stream, so torch captures them into its graphs.
+
+    `cache` is where compiled kernels are kept (cubins.default_folder). EngineError when a kernel does not compile.
+    """
+
+    def __init__(self, cache: Path, index: int = 0) -> None:
+        self.torch_device = torch.device("cuda", index)
+        torch.empty(1, device=self.torch_device)  # torch makes the context that everything shares
+        properties = torch.cuda.get_device_properties(self.torch_device)
+        self.name = str(properties.name)
+        self.processors = int(properties.multi_processor_count)
+        self.architecture = f"sm_{properties.major}{properties.minor}"
+        self.cache = cache
+        self.launches = 0
+        self.residency = Residency(self.torch_device)
+        self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
+        self._thread = 0
+        self._modules: dict[str, Any] = {}
+        self._functions: dict[Kernel, Any] = {}
+        self._shared: dict[Kernel, int] = {}
+
+    @property
+    def resident_bytes(self) -> int:
+        """See Device.resident_bytes."""
+        return self.residency.nbytes
+
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], block: int, shared: int, *args: int | float) -> None:
+        """See Device.launch; EngineError when the kernel does not compile or the driver refuses."""
+        self.launches += 1
+        function = self._functions.get(kernel) or self.function(kernel)
+        if threading.get_ident() != self._thread:  # the context belongs to a thread; torch sets it late
+            checked(driver.cuCtxSetCurrent(self._context))
+            self._thread = threading.get_ident()
+        if shared > self._shared.get(kernel, STATIC_SHARED_BYTES):
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            checked(driver.cuFuncSetAttribute(function, attribute, shared))
+            self._shared[kernel] = shared
+        values = (ctypes.c_int64 * len(args))(*map(word, args))
+        at, step = ctypes.addressof(values), ctypes.sizeof(ctypes.c_int64)
+        pointers = (ctypes.c_void_p * len(args))(*range(at, at + step * len(args), step))
+        stream = torch.cuda.current_stream(self.torch_device).cuda_stream
+        checked(driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0))
+
+    def function(self, kernel: Kernel) -> Any:
+        """The kernel's handle; its unit is compiled or taken from the cache, and loaded, when it is first used."""
+        checked(driver.cuCtxSetCurrent(self._context))
+        if kernel.unit not in self._modules:
+            key = nvrtc.key(kernel.unit, self.architecture)
+            cubin = cached(self.cache, key, lambda: nvrtc.compile_unit(kernel.unit, self.architecture)[0])
+            self._modules[kernel.unit] = checked(driver.cuModuleLoadData(cubin))
+        found = checked(driver.cuModuleGetFunction(self._modules[kernel.unit], kernel.name.encode()))
+        self._functions[kernel] = found
+        return found
+
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """See Device.empty."""
+        return torch.empty(shape, dtype=dtype, device=self.torch_device)
+
+    def resident(self, tensor: torch.Tensor) -> torch.Tensor:
+        """See Device.resident."""
+        return self.residency.tensor(tensor)
+
+    def weight(self, weight: Weight) -> tuple[int, int]:
+        """See Device.weight."""
+        return self.residency.weight(weight)
+
+    def constants(self, values: Sequence[int]) -> torch.Tensor:
+        """See Device.constants."""
+        return self.residency.constants(values)
+
+    def synchronize(self) -> None:
+        """See Device.synchronize."""
+        torch.cuda.synchronize(self.torch_device)
+
+
+def word(value: int | float) -> int:
+    """An argument's eight bytes: an integer, or a float32 in the first four."""
+    return struct.unpack("<i", struct.pack("<f", value))[0] if isinstance(value, float) else value

@@ -1,0 +1,183 @@
+"""Every operation on a GPU, or its emulator, behind the Ops protocol; bits as `naive_ops.NaiveOps`.
+
+No operation waits for the device or asks it for a value, so a step of them can be captured as one graph.
+"""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.kernels.activate import gpu as activate_gpu
+from strata.kernels.cache import gpu as cache_gpu
+from strata.kernels.device import Device
+from strata.kernels.elementwise import gpu as elementwise_gpu
+from strata.kernels.ngram import gpu as ngram_gpu
+from strata.kernels.norm import gpu as norm_gpu
+from strata.kernels.ops import Activation, HeadPairing, RopeLayout
+from strata.kernels.rope import gpu as rope_gpu
+from strata.kernels.rows import gpu as rows_gpu
+from strata.kernels.streams import gpu as streams_gpu
+from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+
+
+class GpuOps:
+    """Implements `Ops` on `device`. Indices are not checked there: whoever makes a step guarantees their ranges."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def program(self, timed: bool = False) -> None:
+        """See Ops.program: not built yet."""
+
+    def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+        """See Ops.linear."""
+        raise NotImplementedError("linear on a device")
+
+    def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
+        """See Ops.embed."""
+        raise NotImplementedError("embed on a device")
+
+    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.activate."""
+        return activate_gpu.activate(self.device, kind, x)
+
+    def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+        """See Ops.rms_norm."""
+        return norm_gpu.rms_norm(self.device, x, weight, eps, group)
+
+    def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+        """See Ops.l2_norm."""
+        return norm_gpu.l2_norm(self.device, x, eps, scale)
+
+    def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
+        """See Ops.rope."""
+        return rope_gpu.rope(self.device, x, cos, sin, layout)
+
+    def attention(
+        self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
+    ) -> torch.Tensor:
+        """See Ops.attention."""
+        raise NotImplementedError("attention on a device")
+
+    def select_blocks(
+        self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.select_blocks."""
+        raise NotImplementedError("select_blocks on a device")
+
+    def sparse_attention(
+        self,
+        q: torch.Tensor,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        scale: float,
+        positions: torch.Tensor,
+        count: torch.Tensor,
+    ) -> torch.Tensor:
+        """See Ops.sparse_attention."""
+        raise NotImplementedError("sparse_attention on a device")
+
+    def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
+        """See Ops.cache_write."""
+        cache_gpu.cache_write(self.device, plane, slots, entries, x)
+
+    def pool_blocks(self, raw: PagedPlane, slots: torch.Tensor, blocks: torch.Tensor, ratio: int) -> torch.Tensor:
+        """See Ops.pool_blocks."""
+        return cache_gpu.pool_blocks(self.device, raw, slots, blocks, ratio)
+
+    def causal_conv(
+        self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+    ) -> torch.Tensor:
+        """See Ops.causal_conv."""
+        raise NotImplementedError("causal_conv on a device")
+
+    def delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+    ) -> torch.Tensor:
+        """See Ops.delta_rule."""
+        raise NotImplementedError("delta_rule on a device")
+
+    def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.route."""
+        raise NotImplementedError("route on a device")
+
+    def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
+        """See Ops.experts."""
+        raise NotImplementedError("experts on a device")
+
+    def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.stream_mix."""
+        return streams_gpu.stream_mix(self.device, gate, x, streams)
+
+    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See Ops.stream_add."""
+        return streams_gpu.stream_add(self.device, residual, y, weights)
+
+    def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """See Ops.row_dot."""
+        return norm_gpu.row_dot(self.device, a, b)
+
+    def join(self, views: Sequence[torch.Tensor]) -> torch.Tensor:
+        """See Ops.join."""
+        return rows_gpu.join(self.device, views)
+
+    def take_rows(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """See Ops.take_rows."""
+        return rows_gpu.take_rows(self.device, x, index)
+
+    def completed_blocks(self, positions: torch.Tensor, ratio: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.completed_blocks."""
+        return rows_gpu.completed_blocks(self.device, positions, ratio)
+
+    def ngram_rows(self, tokens: torch.Tensor, rows: Rows, hashing: NgramHash) -> torch.Tensor:
+        """See Ops.ngram_rows."""
+        return ngram_gpu.ngram_rows(self.device, tokens, rows, hashing)
+
+    def rope_angles(self, positions: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.rope_angles."""
+        return rope_gpu.rope_angles(self.device, positions, frequencies)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """See Ops.add."""
+        return elementwise_gpu.add(self.device, x, y)
+
+    def divide(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.divide."""
+        return elementwise_gpu.divide(self.device, x, by)
+
+    def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
+        """See Ops.multiply."""
+        return elementwise_gpu.multiply(self.device, x, by)
+
+    def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate."""
+        return elementwise_gpu.gate(self.device, kind, g, x)
+
+    def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
+        """See Ops.signed_root."""
+        return elementwise_gpu.signed_root(self.device, x, least)
+
+    def delta_rates(
+        self, b: torch.Tensor, a: torch.Tensor, rate: torch.Tensor, bias: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.delta_rates."""
+        return elementwise_gpu.delta_rates(self.device, b, a, rate, bias)
+
+    def spread(self, weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.spread."""
+        return elementwise_gpu.spread(self.device, weights, x)
+
+    def choose(
+        self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+    ) -> int:
+        """See Ops.choose."""
+        raise NotImplementedError("choose on a device")

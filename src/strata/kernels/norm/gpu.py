@@ -1,0 +1,54 @@
+"""rms_norm, l2_norm and row_dot on a device (csrc/device/norm.h); bits as norm/naive.py."""
+
+import torch
+
+from strata.kernels.device import GROUP, THREADS, Device, Kernel, blocks_for
+from strata.kernels.device_addresses import floats
+
+RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
+    Kernel("norm", name) for name in ("rms_norm_narrow", "rms_norm_wide", "l2_norm", "row_dot")
+)
+NARROW = 512
+"""Values of a row up to which one group of lanes does it alone."""
+NARROW_THREADS = 128
+WIDE_BYTES = 96 << 10
+"""Shared memory up to which a wide row is kept there; every GPU that is supported has it."""
+
+
+def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
+    """See Ops.rms_norm; ValueError when shapes do not fit."""
+    width = x.shape[-1]
+    if group < 1 or width % group:
+        raise ValueError(f"rms_norm: last axis of {width} is no multiple of the group of {group}")
+    y = device.empty(*x.shape)
+    source, at, length = floats(device, "rms_norm: x", x, x.shape), 0, 0
+    if weight is not None:
+        length = group if weight.shape[0] == group else width
+        at = floats(device, "rms_norm: weight", device.resident(weight), (length,))
+    rows, eps = x.numel() // group, float(eps)
+    if NARROW < group <= WIDE_BYTES // 4 and rows:
+        device.launch(RMS_WIDE, (rows, 1, 1), THREADS, 4 * group, source, at, y.data_ptr(), group, length, eps)
+    else:
+        grid = blocks_for(rows, NARROW_THREADS // GROUP)
+        device.launch(RMS_NARROW, grid, NARROW_THREADS, 0, source, at, y.data_ptr(), rows, group, length, eps)
+    return y
+
+
+def l2_norm(device: Device, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
+    """See Ops.l2_norm."""
+    y = device.empty(*x.shape)
+    width = x.shape[-1]
+    rows = x.numel() // width if width else 0
+    source = floats(device, "l2_norm: x", x, x.shape)
+    grid = blocks_for(rows, NARROW_THREADS // GROUP)
+    device.launch(L2, grid, NARROW_THREADS, 0, source, y.data_ptr(), rows, width, float(eps), float(scale))
+    return y
+
+
+def row_dot(device: Device, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """See Ops.row_dot; ValueError when the shapes differ."""
+    y = device.empty(*a.shape[:-1])
+    left, right = floats(device, "row_dot: a", a, a.shape), floats(device, "row_dot: b", b, a.shape)
+    grid = blocks_for(y.numel(), NARROW_THREADS // GROUP)
+    device.launch(ROW_DOT, grid, NARROW_THREADS, 0, left, right, y.data_ptr(), y.numel(), a.shape[-1])
+    return y

@@ -1,0 +1,51 @@
+"""Norms and dot products on the emulator: the specification's bits."""
+
+import pytest
+import torch
+
+from kernels.device.device_cases import on_device
+from kernels.layer_cases import normal, same_bits
+from strata.kernels.host_device import HostDevice
+from strata.kernels.norm import gpu, naive
+
+CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (3, 2048, 2048)]
+"""rows, width, group: narrow and wide, with lanes that have no element in the last round"""
+
+
+@pytest.mark.parametrize(("rows", "width", "group"), CASES)
+def test_rms_norm(rows: int, width: int, group: int) -> None:
+    x = normal(1, rows, width)
+    for weight in (None, normal(2, width), normal(3, group)):
+        on_device(lambda d, w=weight: [gpu.rms_norm(d, x, w, 1e-6, group)], [naive.rms_norm(x, weight, 1e-6, group)])
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (3, 2, 33), (2, 700)])
+def test_l2_norm_and_row_dot(shape: tuple[int, ...]) -> None:
+    a, b = normal(1, *shape), normal(2, *shape)
+    on_device(lambda d: [gpu.l2_norm(d, a, 1e-6, 0.25)], [naive.l2_norm(a, 1e-6, 0.25)])
+    on_device(lambda d: [gpu.row_dot(d, a, b)], [naive.row_dot(a, b)])
+
+
+def test_non_finite_rows_stay_alone() -> None:
+    x = normal(1, 3, 600)
+    x[1, 40] = float("inf")
+    expected = naive.rms_norm(x, None, 1e-6, 600)
+    assert expected[1, 40].isnan() and expected[2].isfinite().all()
+    on_device(lambda d: [gpu.rms_norm(d, x, None, 1e-6, 600)], [expected])
+
+
+def test_the_order_of_a_row_shows_in_the_bits() -> None:
+    a, b, device = normal(1, 20, 700), normal(2, 20, 700), HostDevice()
+    found = gpu.row_dot(device, a.flip(1).contiguous(), b.flip(1).contiguous())
+    assert not same_bits(found, naive.row_dot(a, b))
+    torch.testing.assert_close(found, naive.row_dot(a, b))
+
+
+def test_wrong_shapes_are_refused() -> None:
+    device, x = HostDevice(), normal(1, 2, 96)
+    with pytest.raises(ValueError, match="no multiple of the group of 64"):
+        gpu.rms_norm(device, x, None, 1e-6, 64)
+    with pytest.raises(ValueError, match="rms_norm: weight"):
+        gpu.rms_norm(device, x, normal(2, 33), 1e-6, 32)
+    with pytest.raises(ValueError, match="row_dot: b"):
+        gpu.row_dot(device, x, normal(2, 2, 95))

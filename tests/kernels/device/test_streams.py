@@ -1,0 +1,29 @@
+"""stream_mix and stream_add on the emulator: the specification's bits."""
+
+import pytest
+
+from kernels.device.device_cases import on_device
+from kernels.layer_cases import normal, same_bits
+from strata.kernels.host_device import HostDevice
+from strata.kernels.streams import gpu, naive
+
+
+@pytest.mark.parametrize(("rows", "streams", "hidden"), [(1, 1, 5), (3, 4, 24), (2, 3, 300)])
+def test_bits(rows: int, streams: int, hidden: int) -> None:
+    gate, x = 3 * normal(1, rows, streams * hidden), normal(2, rows, streams * hidden)
+    y, weights = normal(3, rows, hidden), normal(4, rows, streams)
+    on_device(lambda d: [gpu.stream_mix(d, gate, x, streams)], [naive.stream_mix(gate, x, streams)])
+    on_device(lambda d: [gpu.stream_add(d, x, y, weights)], [naive.stream_add(x, y, weights)])
+
+
+def test_the_order_of_streams_shows_in_the_bits() -> None:
+    gate, x = normal(1, 20, 96), normal(2, 20, 96)
+    turned = [t.reshape(20, 3, 32)[:, [2, 0, 1]].reshape(20, 96) for t in (gate, x)]
+    assert not same_bits(gpu.stream_mix(HostDevice(), turned[0], turned[1], 3), naive.stream_mix(gate, x, 3))
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match="10 values do not hold 4 streams"):
+        gpu.stream_mix(HostDevice(), normal(1, 2, 10), normal(2, 2, 10), 4)
+    with pytest.raises(ValueError, match="stream_add: residual"):
+        gpu.stream_add(HostDevice(), normal(1, 2, 10), normal(2, 2, 4), normal(3, 2, 3))
