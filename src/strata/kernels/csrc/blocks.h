@@ -305,7 +305,7 @@ struct IQ4_XS {
 };
 
 struct IQ3_S {
-    static constexpr int block = 256, bytes = 110, sub = 32, offset = 16;
+    static constexpr int block = 256, bytes = 110, sub = 32, offset = 15;
     static constexpr bool minima = false;
     STRATA_INLINE void decode(const uint8_t* b, uint8_t* codes, float* scale, float*) {
         const float d = half_to_float(read16(b));

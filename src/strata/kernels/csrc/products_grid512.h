@@ -28,7 +28,7 @@ struct GridVectors<IQ3_S> {
         const __m512i low = vector_of(b + 2), high = vector_of(c + 2), signs = halves_of(b + 74, c + 74);
         const __m512i ninth =
             _mm512_permutexvar_epi8(vector_at(fours), _mm512_castsi128_si512(eighths_of(b + 66, c + 66)));
-        const __m512i fifteen = _mm512_set1_epi8(15), offset = _mm512_set1_epi8(IQ3_S::offset);
+        const __m512i flipped = _mm512_set1_epi8(iq3_s_flipped), last_signs = _mm512_srli_epi16(signs, 2);
         for (int p = 0; p < 2; ++p) {
             const __m512i index = _mm512_permutex2var_epi8(low, vector_at(every_second[p]), high);
             const __m512i own_bit = _mm512_set1_epi32(p ? 0x80200802 : 0x40100401);
@@ -36,11 +36,11 @@ struct GridVectors<IQ3_S> {
             for (int plane = 0; plane < 2; ++plane) {
                 const __m512i two = grid_look_up<512>(iq3_s_planes.plane[plane], index, where);
                 for (int e = 0; e < 2; ++e) {
-                    const __m512i nibble = e ? _mm512_srli_epi16(two, 4) : two;
+                    const __m512i twice = e ? _mm512_srli_epi16(two, 3) : _mm512_slli_epi16(two, 1);
                     const int step = 4 * p + 2 * plane + e;
-                    // nibble & 15 | offset
-                    const __m512i plus = _mm512_ternarylogic_epi64(nibble, fifteen, offset, 0xea);
-                    code[step] = with_signs(plus, bit_of(signs, step), IQ3_S::offset);
+                    const __m512i flip = step < 6 ? _mm512_permutexvar_epi8(signs, vector_at(iq3_s_flips[step]))
+                                                  : _mm512_permutexvar_epi8(last_signs, vector_at(iq3_s_flips[step - 2]));
+                    code[step] = _mm512_ternarylogic_epi64(twice, flipped, flip, 0x6a);  // (twice & flipped) ^ flip
                 }
             }
         }

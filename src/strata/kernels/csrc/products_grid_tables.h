@@ -36,7 +36,7 @@ constexpr int iq2_code(int number) { return IQ2_S::offset + (number == 0 ? 8 : n
 constexpr int iq3_xxs_code(int number) { return IQ3_XXS::offset + (number == 7 ? 62 : 8 * number + 4); }
 constexpr int iq1_code(int number) { return IQ1_S::offset + 8 * (number - 1) + 1; }
 
-static constexpr GridPlanes<512> iq3_s_planes(grid_iq3_s, 4, 4, [](int v) { return v; });
+static constexpr GridPlanes<512> iq3_s_planes(grid_iq3_s, 4, 4, [](int v) { return 8 + v / 2; });
 static constexpr GridPlanes<256> iq3_xxs_planes(grid_iq3_xxs, 4, 3, [](int v) { return v / 8; });
 static constexpr GridPlanes<256> iq2_xxs_planes(grid_iq2_xxs, 8, 2, iq2_number);
 static constexpr GridPlanes<512> iq2_xs_planes(grid_iq2_xs, 8, 2, iq2_number);
@@ -52,6 +52,14 @@ static constexpr Bytes iq1_map[3] = {Bytes([](int i) { return iq1_code(i & 3); }
                                      Bytes([](int i) { return iq1_code(i >> 4); })};
 static constexpr Bytes iq3_xxs_map[2] = {Bytes([](int i) { return iq3_xxs_code(i & 7); }),
                                          Bytes([](int i) { return iq3_xxs_code(i >> 3); })};
+
+// IQ3_S: twice a number of its grid is offset + value, and what differs for offset - value are these four bits.
+constexpr int iq3_s_flipped = 30;
+// By a permute's six bits of index: those bits where bit k is set.
+struct FlipMap : Bytes {
+    constexpr explicit FlipMap(int k) : Bytes([k](int i) { return i >> k & 1 ? iq3_s_flipped : 0; }) {}
+};
+static constexpr FlipMap iq3_s_flips[6] = {FlipMap(0), FlipMap(1), FlipMap(2), FlipMap(3), FlipMap(4), FlipMap(5)};
 
 // Sub-blocks with eight indices: byte (s, i) of vector p is index 2 i + p of sub-block s.
 static constexpr Bytes every_second[2] = {Bytes([](int i) { return 2 * i; }), Bytes([](int i) { return 2 * i + 1; })};
