@@ -41,7 +41,8 @@ struct FewRows {
     int64_t n;
     float* out;
     int64_t stride;
-    void* scratch;  // room for the q of n rows
+    void* scratch;        // room for the q of n rows
+    const uint8_t* next;  // what the same thread probably reads after these rows; null when nothing is known
 };
 
 struct Format {

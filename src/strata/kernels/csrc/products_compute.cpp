@@ -41,6 +41,31 @@ int64_t chunk_rows(int64_t total, int threads) {
     return wanted < least ? least : wanted > 256 ? 256 : wanted;
 }
 
+struct Piece {
+    int weight;  // job.count: there is no such piece
+    int64_t first;
+};
+
+// The weights of a linear job in pieces of `rows` rows. A thread probably goes on with the piece `threads` after its own.
+struct Pieces {
+    const LinearJob& job;
+    int64_t rows;
+    int64_t of(int weight) const { return (job.weights[weight].rows + rows - 1) / rows; }
+    int count() const {
+        int64_t sum = 0;
+        for (int i = 0; i < job.count; ++i) sum += of(i);
+        return static_cast<int>(sum);
+    }
+    Piece at(int64_t index) const {
+        int i = 0;
+        for (; i < job.count && index >= of(i); ++i) index -= of(i);
+        return {i, index * rows};
+    }
+    const uint8_t* data(const Piece& piece) const {
+        return piece.weight < job.count ? row_data(job.weights[piece.weight], piece.first) : nullptr;
+    }
+};
+
 void linear(Context context, const LinearJob& job) {
     if (job.rows > few_rows) return prompt_linear(context, job);
     Needs needs;
@@ -55,32 +80,26 @@ void linear(Context context, const LinearJob& job) {
     for (int worker = 0; worker < context.pool.threads(); ++worker)
         context.workers[worker].reserve(product_scratch(job.cols));
     quantise(context, needs, in);
-    int chunks = 0;
-    for (int i = 0; i < job.count; ++i) chunks += static_cast<int>((job.weights[i].rows + per_chunk - 1) / per_chunk);
-    context.pool.parallel_for(chunks, [&](int chunk, int worker) {
-        int64_t first = chunk * per_chunk;
-        int i = 0;
-        for (;; ++i) {
-            const int64_t padded = (job.weights[i].rows + per_chunk - 1) / per_chunk * per_chunk;
-            if (first < padded) break;
-            first -= padded;
-        }
-        const WeightView& weight = job.weights[i];
-        const int64_t last = first + per_chunk < weight.rows ? first + per_chunk : weight.rows;
-        product_rows(weight, first, last, in, nullptr, job.rows, job.outputs[i] + first, weight.rows,
-                     context.workers[worker].reserve(0));
+    const Pieces pieces{job, per_chunk};
+    const int threads = context.pool.threads();
+    context.pool.parallel_for(pieces.count(), [&](int chunk, int worker) {
+        const Piece piece = pieces.at(chunk), after = pieces.at(chunk + threads);
+        const WeightView& weight = job.weights[piece.weight];
+        const int64_t last = piece.first + per_chunk < weight.rows ? piece.first + per_chunk : weight.rows;
+        product_rows(weight, piece.first, last, in, nullptr, job.rows, job.outputs[piece.weight] + piece.first, weight.rows,
+                     context.workers[worker].reserve(0), pieces.data(after));
     });
 }
 
 // Phase 1 of experts: hidden[pair, r] = silu(gate_r x) * (up_r x) for a range of rows of one expert.
 void gate_up(const ExpertsJob& job, const Input& in, int expert, int64_t first, int64_t last, float* hidden,
-             uint8_t* scratch) {
+             uint8_t* scratch, const uint8_t* next) {
     const int64_t begin = job.begin[expert], n = job.begin[expert + 1] - begin;
     const int32_t* rows = job.row + begin;
     float* up = reinterpret_cast<float*>(scratch + product_scratch(job.hidden));
     float* gate = hidden + begin * job.width + first;
-    product_rows(*job.gate[expert], first, last, in, rows, n, gate, job.width, scratch);
-    product_rows(*job.up[expert], first, last, in, rows, n, up, last - first, scratch);
+    product_rows(*job.gate[expert], first, last, in, rows, n, gate, job.width, scratch, row_data(*job.up[expert], first));
+    product_rows(*job.up[expert], first, last, in, rows, n, up, last - first, scratch, next);
     for (int64_t i = 0; i < n; ++i) {
         float* to = gate + i * job.width;
         const float* from = up + i * (last - first);
@@ -89,7 +108,8 @@ void gate_up(const ExpertsJob& job, const Input& in, int expert, int64_t first, 
 }
 
 // Phase 2: a range of output rows over all experts, then their combination in rank order.
-void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int64_t last, uint8_t* scratch) {
+void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int64_t last, uint8_t* scratch,
+                  const uint8_t* next) {
     const int64_t count = last - first;
     float* outputs = reinterpret_cast<float*>(scratch + product_scratch(job.width));  // [pairs, count]
     for (int expert = 0; expert < job.count; ++expert) {
@@ -106,7 +126,8 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
             part.by16.d += begin * part.by16.groups * 16;
             part.by16.m += begin * part.by16.groups * 16;
         }
-        product_rows(*job.down[expert], first, last, part, nullptr, n, outputs + begin * count, count, scratch);
+        product_rows(*job.down[expert], first, last, part, nullptr, n, outputs + begin * count, count, scratch,
+                     expert + 1 < job.count ? row_data(*job.down[expert + 1], first) : next);
     }
     finish_experts(job, outputs, first, count);
 }
@@ -139,17 +160,22 @@ void experts(Context context, const ExpertsJob& job) {
 
     quantise(context, outer, in);
     const int64_t per_expert = (job.width + up_rows - 1) / up_rows;
-    context.pool.parallel_for(static_cast<int>(per_expert * job.count), [&](int chunk, int worker) {
+    const int64_t up_chunks = per_expert * job.count;
+    context.pool.parallel_for(static_cast<int>(up_chunks), [&](int chunk, int worker) {
         const int64_t first = chunk % per_expert * up_rows;
         const int64_t last = first + up_rows < job.width ? first + up_rows : job.width;
+        const int64_t after = chunk + threads;
         gate_up(job, in, static_cast<int>(chunk / per_expert), first, last, hidden,
-                static_cast<uint8_t*>(context.workers[worker].reserve(0)));
+                static_cast<uint8_t*>(context.workers[worker].reserve(0)),
+                after < up_chunks ? row_data(*job.gate[after / per_expert], after % per_expert * up_rows) : nullptr);
     });
     quantise(context, inner, middle);
     context.pool.parallel_for(static_cast<int>((job.hidden + down_rows - 1) / down_rows), [&](int chunk, int worker) {
         const int64_t first = chunk * down_rows;
         const int64_t last = first + down_rows < job.hidden ? first + down_rows : job.hidden;
-        down_combine(job, middle, first, last, static_cast<uint8_t*>(context.workers[worker].reserve(0)));
+        const int64_t after = first + threads * down_rows;
+        down_combine(job, middle, first, last, static_cast<uint8_t*>(context.workers[worker].reserve(0)),
+                     after < job.hidden ? row_data(*job.down[0], after) : nullptr);
     });
 }
 

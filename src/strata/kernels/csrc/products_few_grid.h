@@ -54,13 +54,14 @@ struct GridKernel {
         int64_t cell[N];
         for (int n = 0; n < N; ++n) cell[n] = (job.index ? job.index[from + n] : from + n) * job.groups;
         const uint8_t* b = job.weight.data + first * count * F::bytes;
+        Ahead ahead(job, count * F::bytes, first, last);
         for (int64_t row = first; row < last; ++row) {
             __m512 acc[N], other[N];  // the half of the lanes that the next group belongs to, and the one after it
             for (int n = 0; n < N; ++n) acc[n] = other[n] = _mm512_setzero_ps();
             for (int64_t block = 0; block < count; block += 2) {
                 const bool both = block + 2 <= count;
                 const uint8_t* c = both ? b + F::bytes : zeros;
-                for (int line = 0; line < 2 * F::bytes; line += 64) __builtin_prefetch(b + few_ahead + line);
+                ahead.ask(2 * F::bytes);
                 __m512i code[8];
                 __m512 scale[2];
                 GridVectors<F>::codes(b, c, code);

@@ -10,8 +10,35 @@
 namespace strata::STRATA_ISA {
 
 // Bytes between what is multiplied and what is asked for, into the second-level cache: the hardware's prefetchers stop
-// at the end of each 4 KiB page. Two threads read 28 GB/s of Q4_K so; 25 with 2048 into the first level, 18 without.
-constexpr int64_t few_ahead = 4096;
+// at the end of each 4 KiB page. Experts of Q4_K on two threads run at 30 GB/s so; at 28 with 4096, 18 without.
+constexpr int64_t few_ahead = 6144;
+
+// Asks for the bytes of weight rows `few_ahead` bytes before their use, and at the end for those of job.next: without
+// them each range of rows begins with a wait for the memory.
+class Ahead {
+public:
+    // Over weight rows first .. last - 1 of the job.
+    Ahead(const FewRows& job, int64_t row_bytes, int64_t first, int64_t last)
+        : at_(reinterpret_cast<uintptr_t>(job.weight.data + first * row_bytes) + few_ahead),
+          end_(reinterpret_cast<uintptr_t>(job.weight.data + last * row_bytes)),
+          next_(last == job.last && job.next ? reinterpret_cast<uintptr_t>(job.next) : end_) {
+        if (at_ >= end_) go_on();
+    }
+    // Beside the use of as many bytes.
+    __attribute__((always_inline)) void ask(int64_t bytes) {
+        for (int64_t line = 0; line < bytes; line += 64)
+            __builtin_prefetch(reinterpret_cast<const void*>(at_ + static_cast<uintptr_t>(line)), 0, 2);
+        at_ += static_cast<uintptr_t>(bytes);
+        if (at_ >= end_) go_on();
+    }
+
+private:
+    void go_on() {
+        at_ = next_ + (at_ - end_);
+        end_ = UINTPTR_MAX;
+    }
+    uintptr_t at_, end_, next_;
+};
 
 static inline float lane_tree(Floats16 low, Floats16 high) {
 #if STRATA_AVX512
@@ -29,7 +56,9 @@ struct FewKernel {
     static constexpr int64_t values = 16 * F::sub, blocks = values / F::block, bytes = blocks * F::bytes;
     static constexpr bool wide = F::offset == 128;
 
-    // One group into one half of the lanes of each input row; cell[n] is the row's place in groups.
+    // One group into one half of the lanes of each input row; cell[n] is the row's place in groups. `twice`: the first
+    // half of the activations' group meets both halves of the codes.
+    template <bool twice>
     __attribute__((always_inline)) static inline void group(const uint8_t* b, const FewRows& x, const int64_t* cell,
                                                             Floats16* acc) {
         const StepGroup<F> group(b);
@@ -38,18 +67,46 @@ struct FewKernel {
         for (int n = 0; n < N; ++n) sum[n] = no_ints();
         group.codes([&](int step, Bytes64 codes) {
 #pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) sum[n] = dot4<wide>(sum[n], codes, x.q + cell[n] * values + 64 * step);
+            for (int n = 0; n < N; ++n) {
+                const int8_t* q = x.q + cell[n] * values + 64 * step;
+                sum[n] = twice ? dot4_twice<wide>(sum[n], codes, q) : dot4<wide>(sum[n], codes, q);
+            }
         });
         const Floats16 scale = group.scales();
         Floats16 minimum;
         if constexpr (F::minima) minimum = group.minima();
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) {
-            const Floats16 d = load_floats(x.d + 16 * cell[n]);
-            const Ints16 ones = load_ints(x.m + 16 * cell[n]);
+            const float* at = x.d + 16 * cell[n];
+            const int32_t* sums = x.m + 16 * cell[n];
+            const Floats16 d = twice ? load_floats_twice(at) : load_floats(at);
+            const Ints16 ones = twice ? load_ints_twice(sums) : load_ints(sums);
             if (!F::minima && !(wide && signed_codes)) sum[n] = sum[n] - ones * F::offset;
             acc[n] = fused(floats_of(sum[n]), scale * d, acc[n]);
             if constexpr (F::minima) acc[n] = minus_fused(floats_of(ones), minimum * d, acc[n]);
+        }
+    }
+
+    // The half of the lanes that the next group belongs to, and the one after it.
+    struct Lanes {
+        Floats16 now[N], then[N];
+        __attribute__((always_inline)) void swap() {
+#pragma GCC unroll 4
+            for (int n = 0; n < N; ++n) {
+                const Floats16 done = now[n];
+                now[n] = then[n];
+                then[n] = done;
+            }
+        }
+    };
+
+    __attribute__((always_inline)) static inline void finish(const FewRows& job, int64_t row, int64_t from,
+                                                             const Lanes& lanes) {
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) {
+            const float y = job.groups % 2 ? lane_tree(lanes.then[n], lanes.now[n]) : lane_tree(lanes.now[n], lanes.then[n]);
+            float& out = job.out[(from + n) * job.stride + row - job.first];
+            out = job.weight.scale == 1.0f ? y : y * job.weight.scale;
         }
     }
 
@@ -59,41 +116,77 @@ struct FewKernel {
         int64_t start[N];
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) start[n] = (job.index ? job.index[from + n] : from + n) * job.groups;
+        Ahead ahead(job, count * F::bytes, first, last);
         const uint8_t* b = job.weight.data + first * count * F::bytes;
-        for (int64_t row = first; row < last; ++row, b += rest) {
-            Floats16 acc[N], other[N];  // the half of the lanes that the next group belongs to, and the one after it
+        int64_t row = first;
+        if (2 * rest == bytes)
+            for (; row + 2 <= last; row += 2, b += 2 * count * F::bytes) two_rows(job, row, from, b, whole, start, ahead);
+        for (; row < last; ++row, b += rest) {
+            Lanes lanes;
             int64_t cell[N];
             uint8_t filled[bytes];
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n) {
-                acc[n] = other[n] = no_floats();
+                lanes.now[n] = lanes.then[n] = no_floats();
                 cell[n] = start[n];
             }
             for (int64_t g = 0; g < job.groups; ++g) {
                 const uint8_t* at = b;
-                for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(b + few_ahead + line, 0, 2);
                 if (g == whole) {  // blocks of zeros fill it: finite scales, which meet activations that are 0
+                    ahead.ask(rest);
                     memset(filled, 0, bytes);
                     memcpy(filled, b, static_cast<size_t>(rest));
                     at = filled;
                 } else {
+                    ahead.ask(bytes);
                     b += bytes;
                 }
-                group(at, job, cell, acc);
+                group<false>(at, job, cell, lanes.now);
+                lanes.swap();
 #pragma GCC unroll 4
-                for (int n = 0; n < N; ++n) {
-                    ++cell[n];
-                    const Floats16 done = acc[n];
-                    acc[n] = other[n];
-                    other[n] = done;
-                }
+                for (int n = 0; n < N; ++n) ++cell[n];
             }
+            finish(job, row, from, lanes);
+        }
+    }
+
+    // Two rows whose last groups are half full: the halves make one group, of which each row takes its lanes.
+    __attribute__((always_inline)) static inline void two_rows(const FewRows& job, int64_t row, int64_t from,
+                                                               const uint8_t* b, int64_t whole, const int64_t* start,
+                                                               Ahead& ahead) {
+        constexpr int64_t half = bytes / 2;
+        const int64_t row_bytes = whole * bytes + half;
+        uint8_t both[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
+        memcpy(both, b + whole * bytes, half);
+        memcpy(both + half, b + row_bytes + whole * bytes, half);
+        Lanes of[2];
+        int64_t cell[N];
+        for (int r = 0; r < 2; ++r, b += half) {
+            Lanes lanes;
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n) {
-                const float y = job.groups % 2 ? lane_tree(other[n], acc[n]) : lane_tree(acc[n], other[n]);
-                float& out = job.out[(from + n) * job.stride + row - job.first];
-                out = job.weight.scale == 1.0f ? y : y * job.weight.scale;
+                lanes.now[n] = lanes.then[n] = no_floats();
+                cell[n] = start[n];
             }
+            for (int64_t g = 0; g < whole; ++g, b += bytes) {
+                ahead.ask(bytes);
+                group<false>(b, job, cell, lanes.now);
+                lanes.swap();
+#pragma GCC unroll 4
+                for (int n = 0; n < N; ++n) ++cell[n];
+            }
+            of[r] = lanes;
+        }
+        ahead.ask(bytes);
+        Floats16 joined[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) joined[n] = join_first(of[0].now[n], of[1].now[n]);
+        group<true>(both, job, cell, joined);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) part_first(joined[n], of[0].now[n], of[1].now[n]);
+        for (int r = 0; r < 2; ++r) {
+            of[r].swap();
+            finish(job, row + r, from, of[r]);
         }
     }
 };

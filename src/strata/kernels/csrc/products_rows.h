@@ -77,14 +77,22 @@ static inline void float_block(const float* const* w, int64_t count, const Input
         }
 }
 
+// Where a weight row lies.
+static inline const uint8_t* row_data(const WeightView& weight, int64_t row) {
+    const Format& format = formats[weight.format];
+    return weight.data + row * (weight.cols / format.block * format.bytes);
+}
+
 // Weight rows [first, last) with `n` input rows (index[i], or i without an index): out[i * stride + row - first].
+// `next`: as in FewRows.
 static inline void product_rows(const WeightView& weight, int64_t first, int64_t last, const Input& in,
-                                const int32_t* index, int64_t n, float* out, int64_t stride, void* scratch) {
+                                const int32_t* index, int64_t n, float* out, int64_t stride, void* scratch,
+                                const uint8_t* next) {
     const Format& format = formats[weight.format];
     const bool coded = format.sub != 0;
     const Grouped& x = format.sub == 16 ? in.by16 : in.by32;
     if (format.few) {
-        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride, scratch});
+        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride, scratch, next});
         return;
     }
     const int64_t group_values = coded ? x.groups * 16 * format.sub : 0, row_bytes = group_values + 2 * 64 * x.groups;
