@@ -46,7 +46,8 @@ struct Piece {
     int64_t first;
 };
 
-// The weights of a linear job in pieces of `rows` rows. A thread probably goes on with the piece `threads` after its own.
+// The weights of a linear job in pieces of `rows` rows. A thread probably goes on with the piece `threads` after its
+// own.
 struct Pieces {
     const LinearJob& job;
     int64_t rows;
@@ -86,8 +87,9 @@ void linear(Context context, const LinearJob& job) {
         const Piece piece = pieces.at(chunk), after = pieces.at(chunk + threads);
         const WeightView& weight = job.weights[piece.weight];
         const int64_t last = piece.first + per_chunk < weight.rows ? piece.first + per_chunk : weight.rows;
-        product_rows(weight, piece.first, last, in, nullptr, job.rows, job.outputs[piece.weight] + piece.first, weight.rows,
-                     context.workers[worker].reserve(0), pieces.data(after));
+        float* out = job.outputs[piece.weight] + piece.first;
+        product_rows(weight, piece.first, last, in, nullptr, job.rows, out, weight.rows, context.workers[worker].reserve(0),
+                     pieces.data(after));
     });
 }
 
@@ -98,7 +100,8 @@ void gate_up(const ExpertsJob& job, const Input& in, int expert, int64_t first, 
     const int32_t* rows = job.row + begin;
     float* up = reinterpret_cast<float*>(scratch + product_scratch(job.hidden));
     float* gate = hidden + begin * job.width + first;
-    product_rows(*job.gate[expert], first, last, in, rows, n, gate, job.width, scratch, row_data(*job.up[expert], first));
+    const uint8_t* after_gate = row_data(*job.up[expert], first);
+    product_rows(*job.gate[expert], first, last, in, rows, n, gate, job.width, scratch, after_gate);
     product_rows(*job.up[expert], first, last, in, rows, n, up, last - first, scratch, next);
     for (int64_t i = 0; i < n; ++i) {
         float* to = gate + i * job.width;

@@ -104,7 +104,8 @@ struct FewKernel {
                                                              const Lanes& lanes) {
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) {
-            const float y = job.groups % 2 ? lane_tree(lanes.then[n], lanes.now[n]) : lane_tree(lanes.now[n], lanes.then[n]);
+            const bool odd = job.groups % 2;
+            const float y = lane_tree(odd ? lanes.then[n] : lanes.now[n], odd ? lanes.now[n] : lanes.then[n]);
             float& out = job.out[(from + n) * job.stride + row - job.first];
             out = job.weight.scale == 1.0f ? y : y * job.weight.scale;
         }
@@ -120,7 +121,8 @@ struct FewKernel {
         const uint8_t* b = job.weight.data + first * count * F::bytes;
         int64_t row = first;
         if (2 * rest == bytes)
-            for (; row + 2 <= last; row += 2, b += 2 * count * F::bytes) two_rows(job, row, from, b, whole, start, ahead);
+            for (; row + 2 <= last; row += 2, b += 2 * count * F::bytes)
+                two_rows(job, row, from, b, whole, start, ahead);
         for (; row < last; ++row, b += rest) {
             Lanes lanes;
             int64_t cell[N];

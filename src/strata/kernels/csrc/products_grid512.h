@@ -38,8 +38,8 @@ struct GridVectors<IQ3_S> {
                 for (int e = 0; e < 2; ++e) {
                     const __m512i twice = e ? _mm512_srli_epi16(two, 3) : _mm512_slli_epi16(two, 1);
                     const int step = 4 * p + 2 * plane + e;
-                    const __m512i flip = step < 6 ? _mm512_permutexvar_epi8(signs, vector_at(iq3_s_flips[step]))
-                                                  : _mm512_permutexvar_epi8(last_signs, vector_at(iq3_s_flips[step - 2]));
+                    const __m512i by = vector_at(iq3_s_flips[step < 6 ? step : step - 2]);
+                    const __m512i flip = _mm512_permutexvar_epi8(step < 6 ? signs : last_signs, by);
                     code[step] = _mm512_ternarylogic_epi64(twice, flipped, flip, 0x6a);  // (twice & flipped) ^ flip
                 }
             }

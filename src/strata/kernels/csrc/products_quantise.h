@@ -123,8 +123,8 @@ static inline void put_group(uint8_t* codes, float* to_d, int32_t* to_m, const i
 #endif
 }
 
-// A row of `cols` values (a multiple of 32): to32(group, q, d) for each group of 512, to16(group, q, d) for each of 256,
-// with the codes in order and a d for each of the 16 sub-blocks; missing values of the last group are zeros.
+// A row of `cols` values (a multiple of 32): to32(group, q, d) for each group of 512 and to16(group, q, d) for each of
+// 256, with the codes in order and a d for each of the 16 sub-blocks; missing values of the last group are zeros.
 template <class To32, class To16>
 static inline void quantise_groups(const float* x, int64_t cols, To32 to32, To16 to16) {
     for (int64_t first = 0; first < cols; first += 512) {
