@@ -123,7 +123,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
     runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type)
     settings = EngineSettings(
-        scheduler=Settings(chunk_tokens=plan.chunk),
+        scheduler=Settings(chunk_tokens=plan.chunk, max_gap_s=wishes.max_gap_ms / 1000, max_wait_s=wishes.max_wait_s),
         requested_slots=plan.requested_slots,
         slots_reason=plan.slots_reason,
         plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},

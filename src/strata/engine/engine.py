@@ -243,7 +243,7 @@ class Engine:
 
     def _step(self) -> None:
         with self._changed:
-            caps = self._scheduler.draft_caps()
+            caps = self._scheduler.draft_caps(self._clock())
             chosen = self._scheduler.chosen()
         if not chosen:
             return

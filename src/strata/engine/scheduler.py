@@ -1,8 +1,10 @@
 """Who runs next. Pure: no I/O, no thread, no clock (`now` is passed in, in seconds); the engine calls it under a lock.
 
-Each step has one window for every decoding slot and whole prompt chunks for the slots that read, up to
-`Limits.step_tokens` rows. Slots are served longest-waiting first, so when not all fit they take turns and nobody waits
-for more than one round.
+Each step has one window for every decoding slot and prompt chunks for the slots that read, up to `Limits.step_tokens`
+rows. Slots are served longest-waiting first, so when not all fit they take turns and nobody waits for more than one
+round. While sessions decode, chunks are cut (at multiples of `GRAIN`) so that the step ends within the longest gap
+(pace.py). A prompt under half as long as what another has left goes before it (turns.py), and takes its slot when there
+is no other: the long read waits, what it read stays known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +16,16 @@ from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
 from strata.engine.outcome import Outcome, check, finished, last
+from strata.engine.pace import Pace
 from strata.engine.request import QueueFullError
 from strata.engine.runner import Stepped
 from strata.engine.session import Session, Timeline
 from strata.engine.slot import Slot, choose_slot
 from strata.engine.tally import Tally
+from strata.engine.turns import Turn, in_turn, overtakes
 
+GRAIN = 32
+"""Prompt chunks that must be short end at multiples of this."""
 _CHUNK_TOKENS = 512
 
 
@@ -38,6 +44,10 @@ class Settings:
     """Sessions that may wait for a slot."""
     draft_limit: int = 16
     """Drafts per window at most, where a request names no number of its own."""
+    max_gap_s: float = 0.25
+    """Prompts beside decoding sessions are read in steps that end within this (or three decode steps, if longer)."""
+    max_wait_s: float = 30.0
+    """Who has waited this long is overtaken no more and goes first."""
 
 
 class Scheduler:
@@ -50,12 +60,14 @@ class Scheduler:
         chunk = _default_chunk(limits) if settings.chunk_tokens is None else settings.chunk_tokens
         if not 0 < chunk <= limits.step_tokens:
             raise UsageError(f"a prompt chunk is from 1 to {limits.step_tokens} tokens (one step), found {chunk}")
-        if limits.slots < 1 or limits.context < 1 or settings.queue_limit < 0 or settings.draft_limit < 0:
+        counts = (settings.queue_limit, settings.draft_limit, settings.max_gap_s, settings.max_wait_s)
+        if limits.slots < 1 or limits.context < 1 or min(counts) < 0:
             raise UsageError(f"slots and context must be 1 or more, other sizes 0 or more: {limits}, {settings}")
         self.limits = limits
         self.settings = settings
         self.chunk_tokens = chunk
         self.tally = tally
+        self.pace = Pace(settings.max_gap_s)
         self.slots = [Slot(index) for index in range(limits.slots)]
         self.waiting: dict[str, tuple[Session, Timeline]] = {}
         self._arrivals = 0
@@ -65,6 +77,7 @@ class Scheduler:
         self._chosen: dict[int, int] = {}
         """Slot -> first position after its window, drafts not counted, of the step being built."""
         self._caps: dict[int, int] = {}
+        self._began_s = 0.0
 
     # --- sessions in and out ---------------------------------------------------------------------------------
 
@@ -97,11 +110,17 @@ class Scheduler:
             raise
         self.tally.submitted += 1
         self._arrivals += 1
-        self.waiting[request.id] = (session, Timeline(budget, self._arrivals, now))
+        self.waiting[request.id] = (
+            session,
+            Timeline(budget, self._arrivals, now, served_s=now, left=len(request.tokens)),
+        )
 
     def sweep(self, now: float) -> list[Outcome]:
-        """End the sessions that were cancelled, are past their deadline, or give way."""
+        """End the sessions that were cancelled, are past their deadline, or give way; set a long read aside."""
         outcomes = []
+        reading = [slot.occupied() for slot in self.slots if slot.reading]
+        for _, line in (*self.waiting.values(), *reading):
+            line.late = line.late or now - line.served_s >= self.settings.max_wait_s
         for session, line in list(self.waiting.values()):
             if events := self._called_off(session, line, None, now):
                 del self.waiting[session.request.id]
@@ -112,16 +131,51 @@ class Scheduler:
             session, line = slot.occupied()
             if events := self._called_off(session, line, slot, now):
                 outcomes.append(self._leave(slot, events))
-        return outcomes
+        return [*outcomes, *self._set_aside()]
+
+    def _line_up(self) -> list[tuple[Session, Timeline]]:
+        """Who waits for a slot, in order."""
+        turns = [
+            Turn((session, line), line.left, line.late, (-session.request.priority, line.arrival))
+            for session, line in self.waiting.values()
+        ]
+        return in_turn(turns)
+
+    def _set_aside(self) -> list[Outcome]:
+        """With every slot taken, the longest read leaves its slot to a prompt under half as long as what it has left.
+
+        It waits where it was in line. Who has waited too long, has a higher priority or asked for a slot stays.
+        """
+        if not self.waiting or any(slot.session is None for slot in self.slots):
+            return []
+        first, line = self._line_up()[0]
+        longest, left = None, 0
+        for slot in self.slots:
+            if not slot.reading or first.request.slot not in (None, slot.index):
+                continue
+            session, other = slot.occupied()
+            fixed = session.request.slot is not None or session.request.priority > first.request.priority
+            if not (fixed or other.late) and overtakes(line.left, other.left) and other.left > left:
+                longest, left = slot, other.left
+        if longest is None:
+            return []
+        session, other = longest.occupied()
+        self._freed += 1
+        longest.leave(self._freed, keeps_state=True)
+        self.waiting[session.request.id] = (session, other)
+        self.tally.set_aside += 1
+        return [Outcome(session, (), longest.index)]
 
     def admit(self) -> list[tuple[int, Session]]:
-        """Seat waiting sessions in free slots, by priority, then arrival; each is then due a `seated` or a `fail`."""
+        """Seat waiting sessions in free slots, by priority, then arrival, short prompts before much longer ones.
+
+        Each is then due a `seated` or a `fail`.
+        """
         free = [slot for slot in self.slots if slot.session is None]
         if not free or not self.waiting:
             return []
         seats = []
-        line_up = sorted(self.waiting.values(), key=lambda pair: (-pair[0].request.priority, pair[1].arrival))
-        for session, line in line_up:
+        for session, line in self._line_up():
             wanted = session.request.slot
             open_to = free if wanted is None else [slot for slot in free if slot.index == wanted]
             if not open_to:
@@ -140,9 +194,13 @@ class Scheduler:
         total = len(session.request.tokens)
         if not 0 <= held.tokens < total:
             raise EngineError(f"slot {index} came back with {held.tokens} tokens held of a prompt of {total}")
-        slot.length = line.reused = held.tokens
+        slot.length = held.tokens
         slot.stops = held.stops
-        line.seated_s = now
+        line.left = total - held.tokens
+        if line.seated_s is not None:  # a read that was set aside finds what it read itself
+            return Outcome(session, ())
+        line.reused = held.tokens
+        line.seated_s = line.served_s = now
         self.tally.reused_tokens += held.tokens
         return Outcome(session, (Reused(held.tokens, held.tier),) if held.tokens else ())
 
@@ -202,22 +260,27 @@ class Scheduler:
 
     # --- one step --------------------------------------------------------------------------------------------
 
-    def draft_caps(self) -> dict[int, int]:
+    def draft_caps(self, now: float) -> dict[int, int]:
         """Choose who takes part in the next step; returns how many drafts fit for each decoding slot (0 left out)."""
+        self._began_s = now
         rows = self.limits.step_tokens
         busy = [slot for slot in self.slots if slot.session is not None]
         wanted = {slot.index: self._draft_wish(slot) for slot in busy if slot.running}
         reserve, chunks = sum(wanted.values()), 0
+        pace = self.pace.allowed(GRAIN, self.chunk_tokens) if wanted else None
         self._chosen = {}
-        # Longest-waiting first; decoding before reading among equals, so that streams go on beside a long prompt.
-        for slot in sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.turn, slot.index)):
-            end = slot.chunk_end(self.chunk_tokens) if slot.reading else slot.length + 1
+        for slot in self._in_order(busy):
+            if slot.reading and chunks and pace is not None and pace < min(GRAIN, slot.left):
+                continue
+            end = slot.chunk_end(self.chunk_tokens, pace, GRAIN) if slot.reading else slot.length + 1
             needed = end - slot.length
             # The first chunk may take the rows of drafts, for it must go on; further chunks only what is to spare.
             if needed > rows - (reserve if slot.reading and chunks else 0):
                 continue
-            chunks += slot.reading
             rows -= needed
+            if slot.reading:
+                chunks += 1
+                pace = None if pace is None else pace - needed
             self._chosen[slot.index] = end
         decoding = [index for index in self._chosen if index in wanted]
         self._caps = {}
@@ -227,6 +290,18 @@ class Scheduler:
             if cap:
                 self._caps[index] = cap
         return dict(self._caps)
+
+    def _in_order(self, busy: Sequence[Slot]) -> list[Slot]:
+        """Longest-waiting first; decoding before reading among equals, so that streams go on beside a long prompt.
+
+        In the places of those who read, short prompts come before much longer ones.
+        """
+        order = sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.turn, slot.index))
+        turns = [
+            Turn(slot, slot.left, slot.occupied()[1].late, (place,)) for place, slot in enumerate(order) if slot.reading
+        ]
+        readers = iter(in_turn(turns))
+        return [next(readers) if slot.reading else slot for slot in order]
 
     def chosen(self) -> tuple[int, ...]:
         """Slots of the step being built."""
@@ -259,7 +334,10 @@ class Scheduler:
             raise EngineError(f"{len(results)} results for {len(windows)} windows")
         for window, result in zip(windows, results, strict=True):
             check(window, result)
-        self.tally.add_step(windows, sum(self.slots[window.slot].running for window in windows))
+        decoding = sum(self.slots[window.slot].running for window in windows)
+        self.tally.add_step(windows, decoding)
+        read = sum(len(window.tokens) for window in windows if self.slots[window.slot].reading)
+        self.pace.observe(read, decoding > 0, now - self._began_s)
         pairs = zip(windows, results, strict=True)
         return [self._settle(self.slots[window.slot], window, result, now) for window, result in pairs]
 
@@ -281,6 +359,7 @@ class Scheduler:
         else:
             offered = window.score - 1
         slot.length = result.length
+        line.left, line.served_s = slot.left, now
         before = len(line.answer)
         done = self._extend(session, line, result, events, now)
         added = len(line.answer) - before

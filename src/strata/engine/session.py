@@ -19,6 +19,12 @@ class Timeline:
     seated_s: float | None = None
     first_s: float | None = None
     """When its prompt had been read."""
+    served_s: float = 0.0
+    """When it arrived, or its last step ended."""
+    left: int = 0
+    """Prompt tokens still to be read, as far as known."""
+    late: bool = False
+    """Whether it once waited too long before its prompt was read: from then on nobody overtakes it."""
     reused: int = 0
     drafted: int = 0
     accepted: int = 0

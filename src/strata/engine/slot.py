@@ -42,6 +42,11 @@ class Slot:
         """Whether it decodes."""
         return self.session is not None and not self.reading
 
+    @property
+    def left(self) -> int:
+        """Prompt tokens still to be read; 0 when it decodes or is empty."""
+        return max(0, len(self.session.request.tokens) - self.length) if self.session is not None else 0
+
     def sit(self, session: Session, line: Timeline) -> None:
         """Give the seat to `session`, its state still unknown."""
         self.session, self.line, self.length, self.stops = session, line, 0, ()
@@ -52,15 +57,20 @@ class Slot:
         self.held = (*session.request.tokens, *line.answer)[: self.length] if keeps_state else ()
         self.session, self.line, self.freed = None, None, freed
 
-    def chunk_end(self, chunk_tokens: int) -> int:
+    def chunk_end(self, chunk_tokens: int, most: int | None, grain: int) -> int:
         """Where the next prompt window ends: at the next multiple of `chunk_tokens`, the next stop, or with the prompt.
 
-        Borders are absolute positions, so that a read taken up again makes the same windows.
+        When that is more than `most` tokens away, at the last multiple of `grain` within them (or the next one, if
+        there is none). Borders are absolute positions, so that a read taken up again makes the same windows.
         """
         session, _ = self.occupied()
         total = len(session.request.tokens)
         stop = next((stop for stop in self.stops if stop > self.length), total)
-        return min((self.length // chunk_tokens + 1) * chunk_tokens, stop, total)
+        end = min((self.length // chunk_tokens + 1) * chunk_tokens, stop, total)
+        if most is None or end - self.length <= most:
+            return end
+        short = (self.length + most) // grain * grain
+        return min(end, short if short > self.length else (self.length // grain + 1) * grain)
 
 
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:

@@ -27,6 +27,8 @@ class Tally:
     reused_tokens: int = 0
     """Prompt tokens that were held already."""
     generated_tokens: int = 0
+    set_aside: int = 0
+    """Long reads that left their slot to a short prompt for a while."""
     drafted_tokens: int = 0
     accepted_tokens: int = 0
 
@@ -45,7 +47,12 @@ class Tally:
         return {
             "steps": self.steps,
             "failed_steps": self.failed_steps,
-            "sessions": {"submitted": self.submitted, "refused": self.refused, "finished": dict(self.finished)},
+            "sessions": {
+                "submitted": self.submitted,
+                "refused": self.refused,
+                "set_aside": self.set_aside,
+                "finished": dict(self.finished),
+            },
             "rows_per_step": _histogram(self.rows),
             "decoding_per_step": _histogram(self.decoding),
             "tokens": {

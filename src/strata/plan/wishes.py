@@ -38,6 +38,20 @@ class Wishes:
     prompt_chunk: int | Literal["auto"] = setting(
         "auto", "Prompt tokens read per step.", kind="integer", word="auto", low=1, high=65536
     )
+    max_gap_ms: int = setting(
+        250,
+        "Longest wait of a running stream for its next token while prompts are read (three decode steps, if longer).",
+        kind="integer",
+        low=0,
+        high=60_000,
+    )
+    max_wait_s: float = setting(
+        30.0,
+        "Seconds after which a waiting prompt is overtaken by shorter ones no more.",
+        kind="number",
+        low=0.0,
+        high=86_400.0,
+    )
     kv_type: Literal["f32", "bf16", "int8"] = setting(
         "f32",
         "How attention keys and values are kept; bf16 halves their memory and the reading at long contexts, int8 takes "
