@@ -21,3 +21,13 @@ class CpuExperts:
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """Nothing to move: the bytes are read where they lie."""
+
+    def begin_step(self, rows: int) -> None:
+        """Nothing to prepare."""
+
+    def end_step(self) -> None:
+        """Nothing to settle."""
+
+    def status(self) -> dict[str, object]:
+        """Nothing to say."""
+        return {}

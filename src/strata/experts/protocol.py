@@ -20,3 +20,15 @@ class Experts(Protocol):
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """Likely (layer, expert) pairs of the next step; a hint that never changes a result."""
         ...
+
+    def begin_step(self, rows: int) -> None:
+        """The host is about to start a step of `rows` rows: the last moment to change what it reads."""
+        ...
+
+    def end_step(self) -> None:
+        """The step has ended and its results are there. EngineError: some of them are not."""
+        ...
+
+    def status(self) -> dict[str, object]:
+        """Plain values for people and metrics; empty when there is nothing to say."""
+        ...

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from strata.experts.placed import PlacedExperts
 from strata.kernels.ops import Ops
 from strata.kernels.views import Weight
 from strata.layers.attention import Attention
@@ -47,6 +48,11 @@ class Model(Protocol):
     @property
     def store(self) -> ExpertStore:
         """The routed experts."""
+        ...
+
+    @property
+    def experts(self) -> PlacedExperts:
+        """Where they are computed."""
         ...
 
     def trunk(self, batch: Batch) -> torch.Tensor:
@@ -100,6 +106,7 @@ class PreNormModel:
     output: Weight
     layouts: tuple[LayerLayout, ...]
     store: ExpertStore
+    experts: PlacedExperts
 
     def trunk(self, batch: Batch) -> torch.Tensor:
         """See `Model.trunk`; the residual is [T, hidden] before the final norm."""

@@ -7,7 +7,7 @@ from strata.layers.delta_net import PackedInputs, SeparateInputs
 from strata.layers.rope import Rope
 from strata.models.base import Block, ModelShape, PreNormModel, vocabulary_of
 from strata.models.config import DecoderConfig
-from strata.models.parts import Parts, cpu_experts
+from strata.models.parts import Parts, placed_experts
 from strata.models.source import Rule
 from strata.state.layout import DeltaLayout, LayerLayout
 
@@ -54,7 +54,7 @@ def build_hybrid(
     """The model from its tensors; `inputs` says how the delta net's projections are packed."""
     c: DecoderConfig = parts.config
     store = parts.store()
-    experts = cpu_experts(ops, store)
+    experts = placed_experts(ops, store)
     rope = Rope(c.rotary, c.rope_theta, "halves")
     embedding, output = vocabulary_of(parts.source, vocabulary, c.hidden, c.tied)
     blocks, layouts = [], []
@@ -75,4 +75,4 @@ def build_hybrid(
         layouts.append(LayerLayout(kv=parts.kv_layout()) if attends else LayerLayout(delta=delta))
     shape = ModelShape(architecture, c.layers, c.hidden, vocabulary, c.context, c.experts, c.top_k)
     norm = parts.norm("output_norm")
-    return PreNormModel(shape, embedding, tuple(blocks), norm, output, tuple(layouts), store)
+    return PreNormModel(shape, embedding, tuple(blocks), norm, output, tuple(layouts), store, experts)

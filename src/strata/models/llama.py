@@ -13,7 +13,7 @@ from strata.kernels.ops import Ops
 from strata.layers.rope import Rope
 from strata.models.base import Block, ModelShape, PreNormModel, vocabulary_of
 from strata.models.config import DecoderConfig, gguf_decoder, hf_decoder
-from strata.models.parts import Parts, cpu_experts
+from strata.models.parts import Parts, placed_experts
 from strata.models.source import Rule, Source
 from strata.state.layout import LayerLayout
 
@@ -58,7 +58,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> PreNormM
     c = read_config(meta, source.container)
     parts = Parts(source, c)
     store = parts.store()
-    experts = cpu_experts(ops, store)
+    experts = placed_experts(ops, store)
     factors = tuple(source.vector("rope_freqs", c.rotary // 2).tolist()) if source.has("rope_freqs") else None
     rope = Rope(c.rotary, c.rope_theta, "pairs" if source.container == "gguf" else "halves", factors)
     embedding, output = vocabulary_of(source, vocabulary, c.hidden, c.tied)
@@ -75,4 +75,4 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> PreNormM
     )
     layouts = (LayerLayout(kv=parts.kv_layout()),) * c.layers
     shape = ModelShape(ARCHITECTURE, c.layers, c.hidden, vocabulary, c.context, c.experts, c.top_k)
-    return PreNormModel(shape, embedding, blocks, parts.norm("output_norm"), output, layouts, store)
+    return PreNormModel(shape, embedding, blocks, parts.norm("output_norm"), output, layouts, store, experts)

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass
 
 from strata.experts.cpu import CpuExperts
+from strata.experts.placed import PlacedExperts
 from strata.experts.protocol import Experts
 from strata.kernels.ops import HeadPairing, Ops
 from strata.kernels.views import ExpertBank, Weight
@@ -136,6 +137,6 @@ def delta_layout(d: DeltaConfig, pairing: HeadPairing) -> DeltaLayout:
     return DeltaLayout(d.channels, d.taps - 1, d.key_heads, d.value_heads, d.key_dim, d.value_dim, pairing, 1e-6)
 
 
-def cpu_experts(ops: Ops, store: ExpertStore) -> Experts:
-    """Experts on the CPU; other placements wrap the same store."""
-    return CpuExperts(ops, store)
+def placed_experts(ops: Ops, store: ExpertStore) -> PlacedExperts:
+    """Experts by the operations alone at first; another placement of the same store may take over."""
+    return PlacedExperts(CpuExperts(ops, store))

@@ -15,6 +15,7 @@ import torch
 
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import UnsupportedError
+from strata.experts.placed import PlacedExperts
 from strata.kernels.ops import HeadPairing, Ops
 from strata.kernels.views import NgramHash, Weight
 from strata.layers.attention import Attention
@@ -28,7 +29,7 @@ from strata.layers.rope import Rope
 from strata.layers.sparse_attention import Indexer
 from strata.models import hybrid
 from strata.models.base import ModelShape, logits, vocabulary_of
-from strata.models.parts import Parts, cpu_experts, delta_layout
+from strata.models.parts import Parts, delta_layout, placed_experts
 from strata.models.qwen4_exp_config import ExpConfig, read_config
 from strata.models.source import Rule, Source
 from strata.state.layout import ConvLayout, IndexLayout, LayerLayout
@@ -115,6 +116,7 @@ class ExpModel:
     output: Weight
     layouts: tuple[LayerLayout, ...]
     store: ExpertStore
+    experts: PlacedExperts
 
     def trunk(self, batch: Batch) -> torch.Tensor:
         """See `Model.trunk`."""
@@ -199,7 +201,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel
     pairing: HeadPairing = "tiled" if source.container == "gguf" else "grouped"
     delta = delta_layout(config.delta, pairing)
     store = parts.store()
-    experts = cpu_experts(ops, store)
+    experts = placed_experts(ops, store)
     rope = Rope(c.rotary, c.rope_theta, "halves")
     embedding, output = vocabulary_of(source, vocabulary, c.hidden, c.tied)
     conv = ConvLayout(config.streams * c.hidden, (config.ngram_taps - 1) * config.ngram_size)
@@ -232,4 +234,4 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel
         )
     final = own.hyper("output_hc", "output_hyper", inject=False)
     shape = ModelShape(ARCHITECTURE, c.layers, c.hidden, vocabulary, c.context, c.experts, c.top_k)
-    return ExpModel(shape, config.streams, embedding, tuple(blocks), final, output, tuple(layouts), store)
+    return ExpModel(shape, config.streams, embedding, tuple(blocks), final, output, tuple(layouts), store, experts)

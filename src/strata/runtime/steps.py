@@ -68,6 +68,13 @@ class Steps:
         """
         check_tokens(windows, self.model.shape.vocabulary)
         shape = StepShape.of(windows, self.states.journaling)
+        self.model.experts.begin_step(shape.rows)
+        logits = self.forward(windows, shape)
+        self.model.experts.end_step()
+        return logits
+
+    def forward(self, windows: Sequence[Window], shape: StepShape) -> torch.Tensor:
+        """The step, recorded or not."""
         known = self.recorded.get(shape)
         if known is None:
             return self.first(windows, shape)

@@ -1,0 +1,34 @@
+"""The experts of a model whose placement is decided after it was built."""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.experts.protocol import Experts
+
+
+class PlacedExperts:
+    """Implements `Experts` by another one, which may be replaced between steps as long as none is recorded."""
+
+    def __init__(self, inner: Experts) -> None:
+        self.inner = inner
+
+    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See `Experts.run`."""
+        return self.inner.run(layer, x, ids, weights)
+
+    def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
+        """See `Experts.prefetch`."""
+        self.inner.prefetch(forecast)
+
+    def begin_step(self, rows: int) -> None:
+        """See `Experts.begin_step`."""
+        self.inner.begin_step(rows)
+
+    def end_step(self) -> None:
+        """See `Experts.end_step`."""
+        self.inner.end_step()
+
+    def status(self) -> dict[str, object]:
+        """See `Experts.status`."""
+        return self.inner.status()
