@@ -1,5 +1,6 @@
 """The thread around the scheduler: nobody waits for ever, whatever the runner does."""
 
+import io
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ from fakes import FakeRunner
 from reference.decoding import alone
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.limits import Limits
+from strata.core.log import Log
 from strata.core.order import Order
 from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
@@ -74,6 +76,23 @@ def test_events_come_in_order_and_end_with_finished(started: Started) -> None:
     assert (last.reason, last.prompt, last.generated) == (Reason.LENGTH, 5, 6)
     again = list(engine.submit(ask("b")).events())
     assert again[0] == Reused(4)
+
+
+def test_an_admission_leaves_a_line_with_its_phases() -> None:
+    text, now = io.StringIO(), iter(range(1000))
+    engine = Engine(FakeRunner(), EngineSettings(), Log(stream=text), clock=lambda: float(next(now)))
+    sessions = [engine.submit(ask("a")), engine.submit(ask("b", max_new=1))]
+    engine.start()
+    for session in sessions:
+        collect(session)
+    engine.stop()
+    lines = [line.split(" admission ")[1] for line in text.getvalue().splitlines()]
+    assert [line.split()[0] for line in lines] == ["request=a", "request=b"]
+    fields = dict(pair.split("=") for pair in lines[0].split())
+    assert (fields["prompt"], fields["reused"], fields["tier"]) == ("5", "0", "none")
+    phases = [float(fields[name]) for name in ("queue_ms", "restore_ms", "read_ms")]
+    assert all(phase >= 1000 for phase in phases)
+    assert float(fields["first_token_ms"]) == sum(phases)
 
 
 def test_many_clients_at_once_each_get_their_own_tokens(started: Started) -> None:

@@ -223,6 +223,7 @@ class Engine:
         """Prepare the slot; False when the session went back to wait for room."""
         request = session.request
         most = len(request.tokens) + request.budget(self.limits)
+        began = self._clock()
         try:
             held = self._runner.seat(index, request.tokens, request.params, most, request.marks)
         except CapacityError as error:
@@ -237,7 +238,7 @@ class Engine:
             self._failed([index], f"preparing slot {index} failed: {_words(error)}", seated=False)
         else:
             with self._changed:
-                outcome = self._scheduler.seated(index, held, self._clock())
+                outcome = self._scheduler.seated(index, held, self._clock(), began)
             self._apply([outcome])
         return True
 
@@ -306,6 +307,8 @@ class Engine:
             # Before the client hears of it, so that its next turn finds the slot free and its state known.
             problem = None if outcome.release is None else self._release(outcome.release)
             self._deliver(outcome)
+            if outcome.admission is not None and self._log is not None:
+                self._log.info("admission", request=outcome.session.request.id, **outcome.admission.fields())
             if problem is not None:
                 self._give_up(problem)
         if any(outcome.release is not None for outcome in outcomes):

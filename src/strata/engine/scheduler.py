@@ -8,14 +8,14 @@ is no other: the long read waits, what it read stays known.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strata.core.errors import EngineError, RequestError, UsageError
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
-from strata.engine.outcome import Outcome, check, finished, last
+from strata.engine.outcome import Outcome, admitted, check, finished, last
 from strata.engine.pace import Pace
 from strata.engine.request import QueueFullError
 from strata.engine.runner import Stepped
@@ -187,8 +187,8 @@ class Scheduler:
             seats.append((slot.index, session))
         return seats
 
-    def seated(self, index: int, held: Held, now: float) -> Outcome:
-        """The runner prepared slot `index`, as `held` says."""
+    def seated(self, index: int, held: Held, now: float, began: float | None = None) -> Outcome:
+        """The runner prepared slot `index`, as `held` says; it did so since `began` (None: at once)."""
         slot = self.slots[index]
         session, line = slot.occupied()
         total = len(session.request.tokens)
@@ -199,8 +199,9 @@ class Scheduler:
         line.left = total - held.tokens
         if line.seated_s is not None:  # a read that was set aside finds what it read itself
             return Outcome(session, ())
-        line.reused = held.tokens
+        line.reused, line.tier = held.tokens, held.tier if held.tokens else ""
         line.seated_s = line.served_s = now
+        line.seat_s = 0.0 if began is None else now - began
         self.tally.reused_tokens += held.tokens
         return Outcome(session, (Reused(held.tokens, held.tier),) if held.tokens else ())
 
@@ -351,11 +352,13 @@ class Scheduler:
         total = len(session.request.tokens)
         events: list[Event] = []
         offered = 0
+        admission = None
         if slot.reading:
             self.tally.prompt_tokens += len(window.tokens)
             events.append(Progress(result.length, total))
             if result.length == total:
                 line.first_s = now
+                admission = admitted(slot.index, total, line)
         else:
             offered = window.score - 1
         slot.length = result.length
@@ -370,9 +373,10 @@ class Scheduler:
         self.tally.accepted_tokens += accepted
         self.tally.generated_tokens += added
         if done is None:
-            return Outcome(session, tuple(events))
+            return Outcome(session, tuple(events), None, admission)
         reason, stop_id = done
-        return self._leave(slot, (*events, finished(session, line, reason, now, stop_id=stop_id)))
+        ended = self._leave(slot, (*events, finished(session, line, reason, now, stop_id=stop_id)))
+        return replace(ended, admission=admission)
 
     def _extend(
         self, session: Session, line: Timeline, result: Stepped, events: list[Event], now: float

@@ -25,6 +25,10 @@ class Timeline:
     """Prompt tokens still to be read, as far as known."""
     late: bool = False
     """Whether it once waited too long before its prompt was read: from then on nobody overtakes it."""
+    seat_s: float = 0.0
+    """What finding and bringing back its state took."""
+    tier: str = ""
+    """The slowest place that reused tokens came from."""
     reused: int = 0
     drafted: int = 0
     accepted: int = 0
