@@ -147,6 +147,7 @@ def test_stop_ids_default_to_the_models_and_can_be_none() -> None:
         ("  STAT ", Stat()),
         ("QUIT\r", Quit()),
         ("PARK", Keep(Order("park"))),
+        ("VRAM 2048", Keep(Order("vram", mib=2048))),
         ("SAVE", Keep(Order("save"))),
         ("RESTORE 5 6", Keep(Order("restore", (5, 6)))),
     ],
@@ -195,7 +196,9 @@ def test_short_commands(line: str, command: object) -> None:
         ("SAVE a f", "-", "usage", "SAVE: not a whole number: 'a'"),
         ("GEN a 5 marks=2 1", "a", "bad_request", "marks are positions from 0 to 1 (the prompt's end)"),
         ("GEN a 5 marks=-1 1", "a", "bad_request", "marks are positions"),
-        ("VRAM 8", "-", "unsupported", "VRAM budget"),
+        ("VRAM", "-", "usage", "VRAM takes one whole number of MiB"),
+        ("VRAM 8 9", "-", "usage", "VRAM takes one whole number of MiB"),
+        ("VRAM -1", "-", "bad_request", "VRAM takes 0 to 16777216 MiB, found -1"),
     ],
 )
 def test_a_line_that_cannot_be_honoured_says_why(line: str, request_id: str, code: str, words: str) -> None:

@@ -1,8 +1,10 @@
 """Experts on the CPU read the store of the moment."""
 
+import pytest
 import torch
 
 from models.made import load, ops_of, path_of
+from strata.core.errors import UnsupportedError
 from strata.experts.cpu import CpuExperts
 
 
@@ -27,3 +29,9 @@ def test_each_distinct_expert_of_a_step_is_read_once():
     ids = torch.tensor([[0, 3, 5], [5, 3, 0]], dtype=torch.int32)
     CpuExperts(ops, model.store).run(0, torch.ones(2, 64), ids, torch.ones(2, 3))
     assert ops.native.distinct_experts - before == 3
+
+
+def test_there_is_no_vram_to_resize():
+    ops = ops_of()
+    with pytest.raises(UnsupportedError, match="no budget of VRAM here"):
+        CpuExperts(ops, load(path_of("qwen3_moe", "gguf")).store).resize(1 << 30)

@@ -1,4 +1,4 @@
-"""What can be asked about kept conversations, apart from any request."""
+"""What can be asked about memory, apart from any request."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,8 +6,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to do with conversations that no slot uses."""
+    """What to do with conversations that no slot uses, or with the experts' VRAM."""
 
-    verb: Literal["park", "restore", "save"]
-    """park: all out of the pages; restore: what is held of `tokens` back into them; save: all to disk."""
+    verb: Literal["park", "restore", "save", "vram"]
+    """park: all out of the pages; restore: what is held of `tokens` back into them; save: all to disk; vram: experts
+    take up to `mib` MiB from now on."""
     tokens: tuple[int, ...] = ()
+    mib: int = 0

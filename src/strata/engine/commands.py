@@ -216,10 +216,11 @@ _FORMS = {"GEN": _gen_id, "STOP": _gen_id, "YIELD": _gen_id, "BGEN": slot_id, "B
 _UNBUILT = {
     "GENI": "images need a vision model, none is built",
     "BGENI": "images need a vision model, none is built",
-    "VRAM": "changing the VRAM budget of a running engine is not built",
 }
 
 
+MOST_MIB = 1 << 24
+"""Of VRAM: 16 TiB."""
 _ORDERS: Mapping[str, Literal["park", "restore", "save"]] = {"PARK": "park", "RESTORE": "restore", "SAVE": "save"}
 
 
@@ -231,6 +232,16 @@ def _parse_order(verb: str, words: list[str]) -> Keep:
     if bool(tokens) != (verb == "RESTORE"):
         raise LineError("-", USAGE, f"{verb} takes {'token ids' if verb == 'RESTORE' else 'no words'}")
     return Keep(Order(_ORDERS[verb], tokens))
+
+
+def _parse_vram(words: list[str]) -> Keep:
+    try:
+        (mib,) = map(whole, words)
+    except ValueError as error:
+        raise LineError("-", USAGE, f"VRAM takes one whole number of MiB: {error}") from error
+    if not 0 <= mib <= MOST_MIB:
+        raise LineError("-", BAD_REQUEST, f"VRAM takes 0 to {MOST_MIB} MiB, found {mib}")
+    return Keep(Order("vram", mib=mib))
 
 
 def _image_id(verb: str, words: list[str]) -> str:
@@ -250,12 +261,14 @@ def parse_command(line: str, default_stop: tuple[int, ...] = ()) -> Command:
     verb = words[0] if words else ""
     if verb in {"STAT", "QUIT"} and len(words) == 1:
         return Stat() if verb == "STAT" else Quit()
+    if verb == "VRAM":
+        return _parse_vram(words[1:])
     if verb in _ORDERS:
         return _parse_order(verb, words[1:])
     if verb in _UNBUILT:
         raise LineError(_image_id(verb, words[1:]), UNSUPPORTED, _UNBUILT[verb])
     if verb not in _FORMS or len(words) < 2:
-        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT, PARK, RESTORE, SAVE or QUIT"
+        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT, PARK, RESTORE, SAVE, VRAM or QUIT"
         raise LineError("-", USAGE, f"expected {known}, found {line[:60]!r}")
     try:
         request_id = _FORMS[verb](words[1])

@@ -5,6 +5,7 @@ To the engine:
     BGEN <slot> <max_new> [key=value ...] <token ids> the same, seated in that slot
     STOP <id> | BSTOP <slot>        end it
     YIELD <id> | BYIELD <slot>      a prompt being read gives way at its next chunk border
+    VRAM <mib>                      experts take up to so much VRAM from now on
     PARK                            conversations that no request uses leave the pages for RAM (or disk)
     RESTORE <token ids>             what is held of them comes back, ready to go on with
     SAVE                            conversations that no request uses are written to disk
@@ -16,7 +17,7 @@ From the engine:
     DONE <id> <stop/length/cancel/error> key=value ... [text=<rest of the line>]
     BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
     ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
-    KEPT <park/restore/save> key=count ...
+    KEPT <park/restore/save/vram> key=count ...
 
 Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
 was taken. A BGEN's id is its slot as `@<slot>`: PP, REUSED and ERR carry that, the rest is slot-addressed.

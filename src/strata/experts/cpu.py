@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from strata.core.errors import UnsupportedError
 from strata.kernels.ops import Ops
 from strata.store.experts import ExpertStore
 
@@ -27,6 +28,10 @@ class CpuExperts:
 
     def end_step(self) -> None:
         """Nothing to settle."""
+
+    def resize(self, budget_bytes: int) -> int:
+        """No expert is in VRAM apart from the other weights."""
+        raise UnsupportedError("experts have no budget of VRAM here: all are where the other weights are")
 
     def status(self) -> dict[str, object]:
         """Nothing to say."""

@@ -29,6 +29,10 @@ class PlacedExperts:
         """See `Experts.end_step`."""
         self.inner.end_step()
 
+    def resize(self, budget_bytes: int) -> int:
+        """See `Experts.resize`."""
+        return self.inner.resize(budget_bytes)
+
     def status(self) -> dict[str, object]:
         """See `Experts.status`."""
         return self.inner.status()

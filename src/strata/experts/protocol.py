@@ -29,6 +29,13 @@ class Experts(Protocol):
         """The step has ended and its results are there. EngineError: some of them are not."""
         ...
 
+    def resize(self, budget_bytes: int) -> int:
+        """Let experts take up to so many bytes of VRAM from now on, between steps -> bytes they take.
+
+        UnsupportedError: they lie in no VRAM.
+        """
+        ...
+
     def status(self) -> dict[str, object]:
         """Plain values for people and metrics; empty when there is nothing to say."""
         ...

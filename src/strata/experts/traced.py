@@ -46,6 +46,10 @@ class TracedExperts:
         """See `Experts.end_step`."""
         self.inner.end_step()
 
+    def resize(self, budget_bytes: int) -> int:
+        """See `Experts.resize`."""
+        return self.inner.resize(budget_bytes)
+
     def status(self) -> dict[str, object]:
         """See `Experts.status`."""
         return {**self.inner.status(), "routing": self.trace.origin}

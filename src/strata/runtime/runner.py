@@ -192,6 +192,8 @@ class DeviceRunner:
 
     def order(self, order: Order) -> Mapping[str, int]:
         """See `Runner.order`."""
+        if order.verb == "vram":
+            return {"arena_mib": self.model.experts.resize(order.mib << 20) >> 20}
         raise UnsupportedError("conversations are not kept outside of slots")
 
     def close(self) -> None:
@@ -206,4 +208,5 @@ class DeviceRunner:
             "rows": self.rows,
             "held_tokens": list(self.states.length),
             "free_pages": len(self.states.pages.free),
+            "experts": self.model.experts.status(),
         }
