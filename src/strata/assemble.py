@@ -28,11 +28,17 @@ from strata.models.registry import build_model
 from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
 from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
+from strata.plan.setting import flag_of
 from strata.plan.wishes import Wishes
+from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
 from strata.store.warm import missing_bytes, spans_of, warm
 
 PROGRESS_EVERY_S = 2.0
+VRAM_WISHES = (
+    *("vram_gib", "vram_reserve_mib", "pcie_share"),
+    *("adapt_every", "adapt_swaps", "adapt_decay", "adapt_min_gain", "adapt_async"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,7 @@ def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
     """
     if wishes.device not in ("auto", "cpu"):
         raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
+    refuse_vram(wishes)
     # Our own pool computes; torch's threads beside it would only fight for the same cores.
     torch.set_num_threads(1)
     if wishes.isa == "naive":
@@ -64,6 +71,13 @@ def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
     native = Native(placement.threads, wishes.isa)
     reason = "; ".join([placement.reason, *(f"the system refused {what}" for what in refused)])
     return CpuOps(native), Machine(native.threads, native.isa, available_memory(), reason)
+
+
+def refuse_vram(wishes: Wishes) -> None:
+    """UsageError when something was wished of experts in VRAM: there is none on the CPU."""
+    for name in VRAM_WISHES:
+        if getattr(wishes, name) != getattr(Wishes(), name):
+            raise UsageError(f"{flag_of(name)}: experts have no VRAM on a CPU", "leave it out")
 
 
 def warm_weights(checkpoint: Checkpoint, machine: Machine, wishes: Wishes, log: Log) -> Choice:
@@ -115,7 +129,10 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     plan = make_plan(
         machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
     )
-    plan = replace(plan, choices=(*plan.choices, warming))
+    choices = [*plan.choices, warming]
+    if wishes.routing_trace is not None:
+        choices.append(replay_routing(built, Path(wishes.routing_trace), torch.device("cpu")))
+    plan = replace(plan, choices=tuple(choices))
     for choice in plan.choices:
         said.info("plan", setting=choice.name, value=choice.value, reason=choice.reason)
     if plan.arena:

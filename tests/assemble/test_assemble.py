@@ -2,6 +2,7 @@
 
 import io
 
+import numpy as np
 import pytest
 
 from models.made import Gguf, changed, oracle, path_of
@@ -10,6 +11,7 @@ from strata.core.errors import CheckpointError, UsageError
 from strata.core.log import Log
 from strata.engine.events import Token
 from strata.engine.request import Request
+from strata.experts.traces import RoutingTrace
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.naive_ops import NaiveOps
 from strata.plan.wishes import Wishes
@@ -93,3 +95,28 @@ def test_what_is_not_there_is_said(tmp_path):
         load(tmp_path / "none.gguf", Wishes())
     with pytest.raises(UsageError, match=r"--ctx-size 513: the model was trained for 512 tokens"):
         load(path_of("llama", "gguf"), Wishes(ctx_size=513))
+
+
+@pytest.mark.parametrize(
+    ("wish", "value"), [("vram_gib", 2.0), ("pcie_share", 0.5), ("adapt_every", 3), ("adapt_async", False)]
+)
+def test_what_is_wished_of_vram_is_not_ignored_on_a_cpu(wish, value):
+    with pytest.raises(UsageError, match=f"--{wish.replace('_', '-')}: experts have no VRAM on a CPU"):
+        load(path_of("qwen3_moe", "gguf"), Wishes(**{wish: value}))
+
+
+def test_a_routing_trace_takes_the_routers_place(tmp_path):
+    path, ids = path_of("qwen3_moe", "gguf"), oracle("qwen3_moe").ids[:10]
+    shape = load(path, Wishes()).model.shape
+    rng = np.random.default_rng(0)
+    chosen = [[rng.permutation(shape.experts)[: shape.top_k] for _ in range(shape.layers)] for _ in range(30)]
+    file = tmp_path / "t.npz"
+    RoutingTrace(np.array(chosen, np.int32), shape.experts, "by chance").save(file)
+    traced = load(path, Wishes(routing_trace=str(file)))
+    assert answer(traced, ids) != answer(load(path, Wishes()), ids)
+    assert traced.engine.status()["plan"]["routing"]["value"] == "by chance"
+    RoutingTrace(np.zeros((2, 1, 1), np.int32), 2, "small").save(file)
+    with pytest.raises(UsageError, match="the routing trace is for 1 layers with 1 of 2"):
+        load(path, Wishes(routing_trace=str(file)))
+    with pytest.raises(UsageError, match="this model has no experts"):
+        load(path_of("llama", "gguf"), Wishes(routing_trace=str(file)))

@@ -98,8 +98,12 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_settings_written_as_flags_read_back() -> None:
-    for wishes in (Wishes(), Wishes(ctx_size=99, parallel=2, temp=0.5, isa="naive", seed=2**64 - 1)):
+    many = Wishes(ctx_size=99, parallel=2, temp=0.5, isa="naive", seed=2**64 - 1, adapt_async=False)
+    for wishes in (Wishes(), many):
         words = to_flags(wishes)
+        assert ("--adapt-async" in words) == wishes.adapt_async != ("--no-adapt-async" in words)
+        switch = words.index("--adapt-async" if wishes.adapt_async else "--no-adapt-async")
+        words[switch : switch + 1] = ["--adapt-async", str(wishes.adapt_async).lower()]
         flags: dict[str, str | bool | None] = {
             name.removeprefix("--").replace("-", "_"): value
             for name, value in zip(words[::2], words[1::2], strict=True)

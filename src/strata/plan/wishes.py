@@ -72,6 +72,44 @@ class Wishes:
         choices=("auto", "no"),
     )
     device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu"), unbuilt=("cuda",))
+    vram_gib: float | None = setting(
+        None,
+        "VRAM for experts in GiB; auto = what is left behind weights, states and the reserve.",
+        kind="number",
+        absent="auto",
+        low=0.0,
+    )
+    vram_reserve_mib: int | None = setting(
+        None, "VRAM left free in MiB; auto = 1024.", kind="integer", absent="auto", low=0, high=1 << 24
+    )
+    pcie_share: float | None = setting(
+        None,
+        "Share of the missing experts that the GPU reads over PCIe, the CPU computes the others; auto = measured.",
+        kind="number",
+        absent="auto",
+        low=0.0,
+        high=1.0,
+    )
+    adapt_every: int = setting(
+        16, "Steps between two rounds of moving experts into VRAM, 0 = never.", kind="integer", low=0, high=1 << 20
+    )
+    adapt_swaps: int = setting(32, "Experts that a round moves at most.", kind="integer", low=0, high=4096)
+    adapt_decay: float = setting(
+        0.8, "What a count of uses keeps from one round to the next.", kind="number", low=0.0, high=1.0
+    )
+    adapt_min_gain: float = setting(
+        0.3,
+        "How much more than the expert that leaves VRAM the one that comes must have been used.",
+        kind="number",
+        low=0.0,
+        high=100.0,
+    )
+    adapt_async: bool = setting(True, "Move experts beside the steps.", kind="switch")
+    routing_trace: str | None = setting(
+        None,
+        "File with the experts that tokens visit, in place of the router's choice; for measurements.",
+        absent="router",
+    )
     temp: float | None = setting(
         None,
         "Sampling temperature, 0 = greedy; model = what the model's files recommend, else 0.",
