@@ -95,6 +95,22 @@ def test_an_admission_leaves_a_line_with_its_phases() -> None:
     assert float(fields["first_token_ms"]) == sum(phases)
 
 
+def test_the_status_says_what_every_slot_does(started: Started) -> None:
+    engine, runner = started(gated())
+    assert runner.gate is not None
+    session = engine.submit(ask("a", 5, 3))
+    assert runner.entered.acquire(timeout=10)
+    status: Any = engine.status()
+    assert status["seats"][0] == {
+        "id": 0, "state": "reading", "request": "a", "held": 0, "prompt": 5, "reused": 0, "generated": 0, "budget": 3,
+    }  # fmt: skip
+    assert status["seats"][1] == {"id": 1, "state": "idle", "held": 0}
+    runner.gate.release(50)
+    collect(session)
+    after: Any = engine.status()
+    assert [seat["state"] for seat in after["seats"]] == ["idle"] * 4
+
+
 def test_many_clients_at_once_each_get_their_own_tokens(started: Started) -> None:
     engine, _ = started(FakeRunner(draft_depth=3))
     requests = [ask(f"r{i}", 3 + i % 7, 4 + i % 5) for i in range(30)]

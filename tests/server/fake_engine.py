@@ -51,6 +51,24 @@ class Fake:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    def status(self) -> dict[str, Any]:
+        """As the engine's, as far as the server reads it."""
+        return {
+            "served": self.served,
+            "running": len(self.tasks),
+            "reading": 0,
+            "waiting": 2,
+            "context": self.script["context"],
+            "slots": {"requested": 8, "serving": 4, "reason": "as much as fits"},
+            "seats": [{"id": 0, "state": "idle", "held": 0}],
+            "steps": 7,
+            "failed_steps": 1,
+            "sessions": {"submitted": 5, "refused": 1, "set_aside": 0, "finished": {"stop": 3}},
+            "rows_per_step": {"1": 3, "2": 2, "40": 2},
+            "decoding_per_step": {"1": 3, "2": 2, "0": 2},
+            "tokens": {"prompt": 87, "reused": 13, "generated": 7, "drafted": 0, "accepted": 0},
+        }
+
     def crash(self, number: int) -> None:
         script = self.script
         once = script["crash_once"]
@@ -123,7 +141,7 @@ class Fake:
             case Stop(name):
                 self.say(format_error(name, "unknown", "no such request"))
             case Stat():
-                self.say(format_status({"served": self.served, "running": len(self.tasks)}))
+                self.say(format_status(self.status()))
             case Quit():
                 return False
         return True

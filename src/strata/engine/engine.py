@@ -148,6 +148,7 @@ class Engine:
                     "serving": self.limits.slots,
                     "reason": self._settings.slots_reason,
                 },
+                "seats": [slot.facts() for slot in slots],
                 "running": sum(slot.running for slot in slots),
                 "reading": sum(slot.reading for slot in slots),
                 "waiting": len(self._scheduler.waiting),

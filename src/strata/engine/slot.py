@@ -47,6 +47,15 @@ class Slot:
         """Prompt tokens still to be read; 0 when it decodes or is empty."""
         return max(0, len(self.session.request.tokens) - self.length) if self.session is not None else 0
 
+    def facts(self) -> dict[str, object]:
+        """Plain values for the status."""
+        if self.session is None or self.line is None:
+            return {"id": self.index, "state": "idle", "held": len(self.held)}
+        request = self.session.request
+        state = {"state": "reading" if self.reading else "decoding", "request": request.id}
+        counts = {"prompt": len(request.tokens), "reused": self.line.reused, "generated": len(self.line.answer)}
+        return {"id": self.index, **state, "held": self.length, **counts, "budget": self.line.budget}
+
     def sit(self, session: Session, line: Timeline) -> None:
         """Give the seat to `session`, its state still unknown."""
         self.session, self.line, self.length, self.stops = session, line, 0, ()

@@ -15,13 +15,14 @@ from starlette.routing import Route
 
 from strata import __version__
 from strata.core.errors import StrataError
-from strata.server import openai_chat, openai_completions
+from strata.server import metrics, openai_chat, openai_completions
 from strata.server.body import read_fields, read_object
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
 from strata.server.fields import include_usage
 from strata.server.generate import Job, Peeked, answers, collect
 from strata.server.guard import Guard
+from strata.server.metrics import Metrics
 from strata.server.openai_chat import ChatFields, ChatWriter
 from strata.server.openai_completions import CompletionFields, CompletionWriter
 from strata.server.served import ServedModel
@@ -39,6 +40,7 @@ class Api:
         self._served = served
         self._engine = engine
         self._settings = settings
+        self._metrics = Metrics()
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
@@ -75,7 +77,7 @@ class Api:
         writer: ChatWriter | CompletionWriter,
         fields: ChatFields | CompletionFields,
     ) -> Response:
-        stream = answers(self._engine, jobs, self._served.conversation.tokenizer)
+        stream = answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
         if not fields.stream:
             found = await unless_gone(request.receive, collect(stream, len(jobs)))
             return JSONResponse(writer.whole(found))
@@ -129,6 +131,16 @@ class Api:
         if engine.state is State.READY:
             own["engine"] = dict(await engine.status())
         return JSONResponse(own)
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics, for Prometheus."""
+        engine = self._engine
+        status = await engine.status() if engine.state is State.READY else None
+        return Response(self._metrics.render(status, engine.restarts), media_type=metrics.TYPE)
+
+    async def slots(self, request: Request) -> Response:
+        """GET /slots: what every slot does."""
+        return JSONResponse(list(metrics.slots_of(await self._engine.status())))
 
     async def version(self, request: Request) -> Response:
         """GET /version."""
@@ -184,6 +196,8 @@ def create_app(
         "/v1/models/{name:path}": api.model,
         "/health": api.health,
         "/v1/status": api.status,
+        "/slots": api.slots,
+        "/metrics": api.metrics,
         "/version": api.version,
     }
     routes = [Route(path, _guarded(endpoint), methods=["POST"]) for path, endpoint in post.items()]

@@ -9,11 +9,12 @@ from typing import Generic, TypeVar
 from strata.chat.events import Done, Event
 from strata.chat.reader import AnswerReader, Reading
 from strata.chat.tokenizer import Tokenizer
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import EngineError, RequestError, StrataError
 from strata.core.limits import Limits
 from strata.engine.events import Finished, Reason, Token
 from strata.engine.request import Request
 from strata.server.engine_process import EngineProcess
+from strata.server.metrics import AnswerTimer, Metrics
 
 T = TypeVar("T")
 
@@ -39,14 +40,36 @@ def check_fits(engine: EngineProcess, job: Job, tokenizer: Tokenizer) -> None:
             )
 
 
-async def answer(engine: EngineProcess, job: Job, tokenizer: Tokenizer) -> AsyncGenerator[Event, None]:
+async def answer(
+    engine: EngineProcess, job: Job, tokenizer: Tokenizer, metrics: Metrics
+) -> AsyncGenerator[Event, None]:
     """The events of one answer; leaving early ends it in the engine."""
+    timer = metrics.timer()
+    ended = "cancel"
+    try:
+        async with aclosing(untimed(engine, job, tokenizer, timer)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    ended = event.reason
+                yield event
+    except StrataError:
+        ended = "error"
+        raise
+    finally:
+        timer.ended(ended)
+
+
+async def untimed(
+    engine: EngineProcess, job: Job, tokenizer: Tokenizer, timer: AnswerTimer
+) -> AsyncGenerator[Event, None]:
+    """`answer`; `timer` hears of every token."""
     generation = engine.submit(job.request)
     reader = AnswerReader(tokenizer, job.reading)
     stopping = False
     async with aclosing(generation.events()) as events:
         async for event in events:
             if isinstance(event, Token):
+                timer.token()
                 for part in reader.push(event):
                     yield part
                 if reader.stopped and not stopping:
@@ -134,12 +157,12 @@ async def _next(stream: AsyncGenerator[T, None]) -> T:
 
 
 def answers(
-    engine: EngineProcess, jobs: Sequence[Job], tokenizer: Tokenizer
+    engine: EngineProcess, jobs: Sequence[Job], tokenizer: Tokenizer, metrics: Metrics
 ) -> AsyncGenerator[tuple[int, Event], None]:
     """All answers of one request together."""
     for job in jobs:
         check_fits(engine, job, tokenizer)
-    return merged([answer(engine, job, tokenizer) for job in jobs])
+    return merged([answer(engine, job, tokenizer, metrics) for job in jobs])
 
 
 async def collect(stream: AsyncGenerator[tuple[int, Event], None], count: int) -> list[tuple[list[Event], Done]]:
