@@ -51,7 +51,7 @@ class Pipe:
         greeting = Greeting((49,), {"model": "fake one"})
         # A stream whose reader went away still holds what could not be written when it closes.
         with suppress(BrokenPipeError), stdin, stdout:
-            self.result = serve_lines(self.engine, stdin, stdout, greeting, max_line)
+            self.result = serve_lines(self.engine, stdin, stdout, greeting, max_line=max_line)
 
     def send(self, *lines: str) -> None:
         self.stdin.write("".join(f"{line}\n" for line in lines))

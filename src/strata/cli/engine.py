@@ -1,5 +1,6 @@
 """`strata engine`: the line protocol on stdin and stdout."""
 
+import faulthandler
 import io
 import os
 import sys
@@ -12,9 +13,16 @@ from strata.chat.tokenizer import load_tokenizer
 from strata.cli.flags import Given, with_settings
 from strata.cli.output import make_log
 from strata.core.errors import StrataError
-from strata.engine.lines import Greeting, serve_lines
+from strata.engine.lines import Greeting, Stall, serve_lines
 from strata.engine.protocol import format_fatal
 from strata.plan.wishes import Wishes
+
+
+def end_stalled() -> None:
+    """Say where every thread stands, and end: a thread that hangs in native code cannot be interrupted."""
+    faulthandler.dump_traceback(sys.stderr, all_threads=True)
+    sys.stderr.flush()
+    os._exit(1)
 
 
 @with_settings(Wishes)
@@ -38,4 +46,4 @@ def engine(
     facts: dict[str, object] = {"model": loaded.checkpoint.path.name}
     facts |= {choice.name: choice.value for choice in loaded.plan.choices}
     greeting = Greeting(stop_ids, facts)
-    raise typer.Exit(serve_lines(loaded.engine, lines, out, greeting))
+    raise typer.Exit(serve_lines(loaded.engine, lines, out, greeting, Stall(wishes.stall_s, end_stalled)))

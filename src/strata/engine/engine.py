@@ -62,6 +62,7 @@ class Engine:
         self._fatal: str | None = None
         self._on_fatal: list[Callable[[str], None]] = []
         self._failures = 0
+        self._busy_since: float | None = None
         self._runner_status: dict[str, object] = dict(runner.status())
         self._thread = threading.Thread(target=self._main, name="strata-engine", daemon=True)
         self.limits = runner.limits
@@ -124,6 +125,11 @@ class Engine:
             self._changed.notify_all()
 
     @property
+    def busy_since(self) -> float | None:
+        """When the round of the loop under way began, in seconds of the clock; None while there is nothing to do."""
+        return self._busy_since
+
+    @property
     def fatal(self) -> str | None:
         """Why the engine gave up; None while it works."""
         return self._fatal
@@ -182,8 +188,10 @@ class Engine:
     def _turn(self) -> bool:
         """One round of the loop; False when it has to end."""
         with self._changed:
+            self._busy_since = None
             while not (self._stopping or self._orders or self._scheduler.has_work()):
                 self._changed.wait()
+            self._busy_since = self._clock()
             if self._stopping or self._fatal is not None:
                 return False
             orders = self._orders.take()

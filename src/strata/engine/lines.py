@@ -1,7 +1,7 @@
 """The line protocol's loop: commands from a text stream to an Engine, its events to another. Grammar: protocol.py."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -35,6 +35,7 @@ from strata.engine.messages import (
 )
 from strata.engine.orders import Answer
 from strata.engine.session import Session
+from strata.engine.watchdog import Watchdog
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,23 @@ def read_lines(stream: TextIO, limit: int) -> Iterator[str | None]:
         yield None
 
 
-def serve_lines(engine: Engine, stdin: TextIO, stdout: TextIO, greeting: Greeting, max_line: int = 1 << 24) -> int:
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """What happens when a step does not return."""
+
+    limit_s: float
+    end: Callable[[], None]
+    """Ends the process, after FATAL was written."""
+
+
+def serve_lines(
+    engine: Engine,
+    stdin: TextIO,
+    stdout: TextIO,
+    greeting: Greeting,
+    stall: Stall | None = None,
+    max_line: int = 1 << 24,
+) -> int:
     """Start `engine`, answer lines until QUIT or the end of input, stop it. Returns 0, or 1 when it gave up.
 
     Open `stdin` with errors="replace", so that bytes which are no UTF-8 give an ERR line. After FATAL the loop ends
@@ -108,6 +125,7 @@ def serve_lines(engine: Engine, stdin: TextIO, stdout: TextIO, greeting: Greetin
     slots = status if isinstance(status, dict) else {}
     engine.on_fatal(lambda reason: writer.write(format_fatal(reason)))
     engine.start()
+    watchdog = watch(engine, writer, stall) if stall is not None else None
     try:
         writer.write(
             format_info(batch_slots=slots["serving"], requested=slots["requested"], reason=slots["reason"]),
@@ -124,8 +142,22 @@ def serve_lines(engine: Engine, stdin: TextIO, stdout: TextIO, greeting: Greetin
     except BrokenPipeError:
         pass  # nobody reads any more: the same as the end of input
     finally:
+        if watchdog is not None:
+            watchdog.stop()
         engine.stop()
     return int(engine.fatal is not None)
+
+
+def watch(engine: Engine, writer: _Writer, stall: Stall) -> Watchdog:
+    """Say FATAL and end the process when a step takes too long."""
+
+    def stalled(seconds: float) -> None:
+        writer.write(format_fatal(f"a step has not returned for {seconds:.0f} s (--stall-s {stall.limit_s:g})"))
+        stall.end()
+
+    watchdog = Watchdog(lambda: engine.busy_since, stall.limit_s, stalled)
+    watchdog.start()
+    return watchdog
 
 
 def _answer(line: str, engine: Engine, writer: _Writer, stop_ids: tuple[int, ...]) -> bool:

@@ -52,6 +52,13 @@ class Wishes:
         low=0.0,
         high=86_400.0,
     )
+    stall_s: float = setting(
+        600.0,
+        "Seconds after which a step that does not return ends the engine process; the server starts it again.",
+        kind="number",
+        low=1.0,
+        high=86_400.0,
+    )
     kv_type: Literal["f32", "bf16", "int8"] = setting(
         "f32",
         "How attention keys and values are kept; bf16 halves their memory and the reading at long contexts, int8 takes "
