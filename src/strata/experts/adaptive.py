@@ -60,12 +60,15 @@ class Usage:
 
 
 def hottest(counts: Counts, sizes: npt.NDArray[np.int64]) -> Iterator[Owner]:
-    """All experts, the most used first; ties by layer and expert. `sizes` [layers]: 0 where there are none."""
-    order = np.argsort(-counts, axis=None, kind="stable")
+    """All experts, the most used first. `sizes` [layers]: 0 where there are none.
+
+    Equal ones come expert by expert, so that nothing known spreads a budget over the layers.
+    """
+    order = np.argsort(-counts.T, axis=None, kind="stable")
     for flat in order:
-        owner = _owner(counts, flat)
-        if sizes[owner[0]]:
-            yield owner
+        expert, layer = divmod(int(flat), len(counts))
+        if sizes[layer]:
+            yield layer, expert
 
 
 def choose_swaps(
