@@ -1,0 +1,125 @@
+// Bytes of a weight as they lie in shared memory, and tricks on four bytes in a word.
+#pragma once
+
+#include "device.h"
+
+#include "../blocks.h"
+
+#if defined(__CUDA_ARCH__) || defined(__HIPCC_RTC__) || defined(__HIPCC__)
+#define STRATA_UNROLL _Pragma("unroll")
+#define STRATA_ROLL _Pragma("unroll 1")
+#define STRATA_METHOD __device__ __forceinline__
+#else
+#define STRATA_UNROLL
+#define STRATA_ROLL
+#define STRATA_METHOD inline
+#endif
+
+namespace strata::STRATA_ISA {
+
+#if defined(__CUDA_ARCH__)
+// Byte i of the result is byte (selector >> 4 i) & 7 of the eight bytes of b:a.
+STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
+// The low word of high:low >> bits, bits < 32.
+STRATA_INLINE uint32_t shift_pair(uint32_t low, uint32_t high, uint32_t bits) {
+    return __funnelshift_r(low, high, bits);
+}
+#else
+STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+    const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
+    uint32_t out = 0;
+    for (int i = 0; i < 4; ++i) out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+}
+STRATA_INLINE uint32_t shift_pair(uint32_t low, uint32_t high, uint32_t bits) {
+    return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> bits);
+}
+#endif
+
+// Four sums of bytes, none carrying into the next.
+STRATA_INLINE uint32_t add_bytes(uint32_t a, uint32_t b) {
+    return ((a & 0x7f7f7f7fu) + (b & 0x7f7f7f7fu)) ^ ((a ^ b) & 0x80808080u);
+}
+
+// Bit i of a nibble in bit 0 of byte i.
+STRATA_INLINE uint32_t spread_bits(uint32_t nibble) { return nibble * 0x00204081u & 0x01010101u; }
+
+// 255 in byte i when bit i of a nibble is set.
+STRATA_INLINE uint32_t spread_mask(uint32_t nibble) { return spread_bits(nibble) * 255u; }
+
+// Two-bit field i of a byte in byte i.
+STRATA_INLINE uint32_t spread_pairs(uint32_t byte) {
+    const uint32_t two = byte | byte << 6;
+    return (two | two << 12) & 0x03030303u;
+}
+
+// Bytes v, 1 .. 127, with the signs of the bits of a nibble.
+STRATA_INLINE uint32_t with_signs(uint32_t v, uint32_t nibble) {
+    const uint32_t bits = spread_bits(nibble);
+    return (v ^ bits * 255u) + bits;
+}
+
+// A block of a weight in shared memory: byte `at` after `words`, which is aligned to 16. `at` is a multiple of `align`.
+template <int align>
+struct Bytes {
+    const uint32_t* words;
+    uint32_t at;
+};
+
+template <int align>
+STRATA_INLINE uint32_t byte_at(const Bytes<align>& b, uint32_t i) {
+    return reinterpret_cast<const uint8_t*>(b.words)[b.at + i];
+}
+
+// i and the block's place are even.
+template <int align>
+STRATA_INLINE uint32_t half_at(const Bytes<align>& b, uint32_t i) {
+    static_assert(align >= 2, "a 16-bit read needs an even address");
+    return reinterpret_cast<const uint16_t*>(b.words)[(b.at + i) >> 1];
+}
+
+template <int align>
+STRATA_INLINE float float_at(const Bytes<align>& b, uint32_t i) {
+    return half_to_float(half_at(b, i));
+}
+
+// `count` words from byte i on. Reads the aligned words around them: up to three bytes before and four after.
+template <int count, int align>
+STRATA_INLINE void words_at(const Bytes<align>& b, uint32_t i, uint32_t* out) {
+    const uint32_t place = b.at + i;
+    const uint32_t* from = b.words + (place >> 2);
+    if (align % 4 == 0) {  // and i is a multiple of 4 then
+        STRATA_UNROLL
+        for (int j = 0; j < count; ++j) out[j] = from[j];
+        return;
+    }
+    const uint32_t bits = (place & 3) * 8;
+    uint32_t low = from[0];
+    STRATA_UNROLL
+    for (int j = 0; j < count; ++j) {
+        const uint32_t high = from[j + 1];
+        out[j] = shift_pair(low, high, bits);
+        low = high;
+    }
+}
+
+// Sixteen signed bytes as four words.
+struct Table16 {
+    uint32_t word[4];
+};
+
+// The table's values for the low and the high nibbles of four bytes.
+STRATA_INLINE void look_up(const Table16& table, uint32_t nibbles, uint32_t& low, uint32_t& high) {
+    const uint32_t index = nibbles & 0x77777777u, upper = (nibbles & 0x88888888u) >> 1 | 0x32103210u;
+    uint32_t mixed[2];  // low, high, low, high
+    STRATA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        const uint32_t first = pick_bytes(table.word[0], table.word[1], index >> 16 * i);
+        const uint32_t second = pick_bytes(table.word[2], table.word[3], index >> 16 * i);
+        mixed[i] = pick_bytes(first, second, upper >> 16 * i);
+    }
+    low = pick_bytes(mixed[0], mixed[1], 0x6420);
+    high = pick_bytes(mixed[0], mixed[1], 0x7531);
+}
+
+}  // namespace strata::STRATA_ISA

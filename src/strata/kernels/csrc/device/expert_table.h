@@ -1,0 +1,34 @@
+// Where the experts of a layer are, and which of them a step needs. Layouts: kernels/experts/table.py.
+#pragma once
+
+#include "device.h"
+
+namespace strata::STRATA_ISA {
+
+enum Kind { gate_matrix = 0, up_matrix = 1, down_matrix = 2 };
+
+// int64 [experts][10]: addresses of gate, up and down; of their planes of scales, or 0; the bits of their float32
+// scales; then the codes of their formats in bytes 0 .. 2, and in byte 3 the tier: 0 when this device computes it.
+struct ExpertEntry {
+    int64_t data[3], scales[3], scale_bits[3];
+    int64_t formats;
+};
+
+STRATA_INLINE int format_of(const ExpertEntry& entry, int kind) { return static_cast<int>(entry.formats >> 8 * kind & 255); }
+STRATA_INLINE int tier_of(const ExpertEntry& entry) { return static_cast<int>(entry.formats >> 24 & 255); }
+
+constexpr int job_pairs = 8;
+
+// An expert with up to 8 of the pairs (row, rank) that chose it; a pair is row * top_k + rank.
+struct Job {
+    int32_t expert, count, unused[2];
+    int32_t pair[job_pairs];
+};
+
+// What the grouping writes: the number of jobs, then the jobs.
+struct Jobs {
+    int32_t count, unused[3];
+    Job job[1];
+};
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,78 @@
+// Quantised products for a few rows of x, bit for bit as kernels/linear/naive.py (docs/numerics.md 1): one unit for each
+// STRATA_FORMAT, a struct of blocks.h or products_plain.h. The numbers in the kernels' names are T, the rows of x that
+// share one reading of the weights. Blocks have product_threads threads; a launch has as many blocks as stay resident.
+// Dynamic shared bytes: ring_bytes of kernels/linear/launch.py.
+#pragma once
+
+#include "products_packed.h"
+#include "products_work.h"
+
+namespace strata::STRATA_ISA {
+
+#define STRATA_LINEAR(T)                                                                                              \
+    STRATA_KERNEL_OF(product_threads, linear_##T,                                                                     \
+                     (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y, int64_t rows, \
+                      int64_t cols)) {                                                                                \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
+        using F = STRATA_FORMAT;                                                                                      \
+        const LinearWork<F, 2, T> work = {matrices, x, y, count, rows, cols, units, static_cast<int64_t>(block_y()) * T}; \
+        run_products<F, 2, T>(work, shared);                                                                          \
+    }
+
+#define STRATA_ONE_MATRIX(T)                                                                                          \
+    STRATA_KERNEL_OF(product_threads, one_matrix_##T,                                                                 \
+                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
+                      float* y, int64_t rows, int64_t kind, int64_t format)) {                                        \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
+        using F = STRATA_FORMAT;                                                                                      \
+        const int64_t per_job = (rows + 1) / 2;                                                                       \
+        const OneMatrixWork<F, 2, T> work = {                                                                         \
+            {table, jobs, x, per_job, cols, jobs->count * per_job, input_bytes<F>(cols), top_k}, y, rows, kind, format}; \
+        run_products<F, 2, T>(work, shared);                                                                          \
+    }
+
+// one_matrix for rows of fewer than 32 sub-blocks of codes.
+#define STRATA_PACKED(T)                                                                                              \
+    STRATA_KERNEL_OF(product_threads, packed_##T,                                                                     \
+                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
+                      float* y, int64_t rows, int64_t kind, int64_t format)) {                                        \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
+        using F = STRATA_FORMAT;                                                                                      \
+        constexpr int each = Packed<T>::rows;                                                                         \
+        const int64_t per_job = (rows + each - 1) / each;                                                             \
+        const OneMatrixWork<F, each, T> work = {                                                                      \
+            {table, jobs, x, per_job, cols, jobs->count * per_job, input_bytes<F>(cols), top_k}, y, rows, kind, format}; \
+        if constexpr (!is_plain<F>) run_packed<F, T>(work, shared);                                                   \
+    }
+
+#define STRATA_GATE_UP(T)                                                                                             \
+    STRATA_KERNEL_OF(product_threads, gate_up_##T,                                                                    \
+                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
+                      float* h, int64_t width, uint8_t* by32, uint8_t* by16, int32_t* arrived)) {                     \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
+        using F = STRATA_FORMAT;                                                                                      \
+        const GateUpWork<F, T> work = {                                                                               \
+            {table, jobs, x, width, cols, jobs->count * width, input_bytes<F>(cols), top_k}, h, by32, by16, arrived}; \
+        run_products<F, 2, T>(work, shared);                                                                          \
+    }
+
+STRATA_LINEAR(1)
+STRATA_LINEAR(2)
+STRATA_LINEAR(4)
+STRATA_LINEAR(8)
+STRATA_ONE_MATRIX(1)
+STRATA_ONE_MATRIX(2)
+STRATA_ONE_MATRIX(8)
+STRATA_PACKED(1)
+STRATA_PACKED(2)
+STRATA_PACKED(8)
+STRATA_GATE_UP(1)
+STRATA_GATE_UP(2)
+STRATA_GATE_UP(8)
+
+#undef STRATA_LINEAR
+#undef STRATA_ONE_MATRIX
+#undef STRATA_PACKED
+#undef STRATA_GATE_UP
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,157 @@
+// The i-quants with code grids (unpack.h). The grid lies in shared memory, an entry in one or two words.
+#pragma once
+
+#include "unpack.h"
+
+namespace strata::STRATA_ISA {
+
+// The entries of a grid of `words_per_entry` words as words of shared memory; the threads of the block share the work.
+template <int count, int wide, class Value>
+STRATA_INLINE void fill_grid(const Value (&grid)[count][wide], int factor, uint32_t* table, int thread, int threads) {
+    for (int i = thread; i < count * wide / 4; i += threads) {
+        uint32_t word = 0;
+        for (int k = 0; k < 4; ++k) {
+            const int value = factor * grid[i / (wide / 4)][i % (wide / 4) * 4 + k];
+            word |= (static_cast<uint32_t>(value) & 255) << 8 * k;
+        }
+        table[i] = word;
+    }
+}
+
+// Eight values: two words of the grid with the signs of eight bits.
+STRATA_INLINE void signed_entry(const uint32_t* table, uint32_t index, uint32_t signs, uint32_t* w) {
+    const Words2 both = load8(table + 2 * index);
+    w[0] = with_signs(both.w[0], signs & 15);
+    w[1] = with_signs(both.w[1], signs >> 4 & 15);
+}
+
+template <>
+struct Unpack<IQ3_S> {
+    static constexpr int table_words = 512;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq3_s, 1, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+        uint32_t index[2], signs;
+        words_at<2>(b, 2 + 8 * s, index);
+        words_at<1>(b, 74 + 4 * s, &signs);
+        const uint32_t ninth = byte_at(b, 66 + s);
+        STRATA_UNROLL
+        for (int j = 0; j < 8; ++j) {
+            const uint32_t entry = (index[j / 4] >> 8 * (j % 4) & 255) | (ninth >> j & 1) << 8;
+            c.w[j] = with_signs(table[entry], signs >> 4 * j & 15);
+        }
+        const uint32_t small = byte_at(b, 106 + s / 2) >> 4 * (s % 2) & 15;
+        c.scale = float_at(b, 0) * static_cast<float>(1 + 2 * small);
+        c.bias = 0;
+    }
+};
+
+template <>
+struct Unpack<IQ3_XXS> {
+    static constexpr int table_words = 256;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq3_xxs, 1, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ3_XXS>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+        uint32_t index[2], word;
+        words_at<2>(b, 2 + 8 * s, index);
+        words_at<1>(b, 66 + 4 * s, &word);
+        STRATA_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t signs = signs_of_index(word >> 7 * j & 127), two = index[j / 2] >> 16 * (j % 2);
+            c.w[2 * j] = with_signs(table[two & 255], signs & 15);
+            c.w[2 * j + 1] = with_signs(table[two >> 8 & 255], signs >> 4);
+        }
+        c.scale = float_at(b, 0) * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
+        c.bias = 0;
+    }
+};
+
+template <>
+struct Unpack<IQ2_XXS> {
+    static constexpr int table_words = 512;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_xxs, 1, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ2_XXS>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+        uint32_t x[2];
+        words_at<2>(b, 2 + 8 * s, x);
+        STRATA_UNROLL
+        for (int j = 0; j < 4; ++j)
+            signed_entry(table, x[0] >> 8 * j & 255, signs_of_index(x[1] >> 7 * j & 127), c.w + 2 * j);
+        c.scale = float_at(b, 0) * (0.5f + static_cast<float>(x[1] >> 28)) * 0.25f;
+        c.bias = 0;
+    }
+};
+
+// d (0.5 + small) / 4, the small scale of sub-block s being a nibble.
+template <class B>
+STRATA_INLINE float iq2_scale(const B& b, uint32_t at, int s) {
+    return float_at(b, 0) * (0.5f + static_cast<float>(byte_at(b, at + s / 2) >> 4 * (s % 2) & 15)) * 0.25f;
+}
+
+template <>
+struct Unpack<IQ2_XS> {
+    static constexpr int table_words = 1024;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_xs, 1, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ2_XS>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+        STRATA_UNROLL
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t x = half_at(b, 2 + 4 * s + 2 * j);
+            signed_entry(table, x & 511, signs_of_index(x >> 9), c.w + 2 * j);
+        }
+        c.scale = iq2_scale(b, 66, s), c.bias = 0;
+    }
+};
+
+template <>
+struct Unpack<IQ2_S> {
+    static constexpr int table_words = 2048;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_s, 1, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ2_S>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+        const uint32_t index = half_at(b, 2 + 2 * s), signs = half_at(b, 34 + 2 * s);
+        const uint32_t high = byte_at(b, 66 + s / 2) >> 4 * (s % 2);
+        STRATA_UNROLL
+        for (int j = 0; j < 2; ++j)
+            signed_entry(table, (index >> 8 * j & 255) | (high >> 2 * j & 3) << 8, signs >> 8 * j & 255, c.w + 2 * j);
+        c.scale = iq2_scale(b, 74, s), c.bias = 0;
+    }
+};
+
+// The grid holds -1, 0, 1; codes are eight times the value, plus or minus one.
+template <>
+struct Unpack<IQ1_S> {
+    static constexpr int table_words = 4096;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq1, 8, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ1_S>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+        uint32_t index;
+        words_at<1>(b, 2 + 4 * s, &index);
+        const uint32_t head = half_at(b, 34 + 2 * s);
+        STRATA_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            const Words2 both = load8(table + 2 * ((index >> 8 * j & 255) | (head >> 3 * j & 7) << 8));
+            c.w[2 * j] = both.w[0], c.w[2 * j + 1] = both.w[1];
+        }
+        c.scale = float_at(b, 0) * static_cast<float>(2 * (head >> 12 & 7) + 1) * 0.125f;
+        c.bias = head >> 15 ? 1 : -1;
+    }
+};
+
+template <>
+struct Unpack<IQ1_M> {
+    static constexpr int table_words = 4096;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq1, 8, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ1_M>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+        const uint32_t index = half_at(b, 2 * s), tails = byte_at(b, 32 + s);
+        STRATA_UNROLL
+        for (int j = 0; j < 2; ++j) {
+            const uint32_t tail = tails >> 4 * j & 15;
+            const Words2 both = load8(table + 2 * ((index >> 8 * j & 255) | (tail & 7) << 8));
+            const uint32_t step = tail >> 3 ? 0xffffffffu : 0x01010101u;
+            c.w[2 * j] = add_bytes(both.w[0], step), c.w[2 * j + 1] = add_bytes(both.w[1], step);
+        }
+        uint32_t half = 0;
+        STRATA_UNROLL
+        for (int k = 0; k < 4; ++k) half |= half_at(b, 48 + 2 * k) >> 12 << 4 * k;
+        const uint32_t small = half_at(b, 48 + 2 * (s / 4)) >> 3 * (s % 4) & 7;
+        c.scale = half_to_float(half) * static_cast<float>(2 * small + 1) * 0.125f;
+        c.bias = 0;
+    }
+};
+
+}  // namespace strata::STRATA_ISA

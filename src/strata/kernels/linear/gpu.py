@@ -1,0 +1,57 @@
+"""linear on a device (csrc/device/products.h)."""
+
+from collections.abc import Sequence
+
+import torch
+
+from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.device_addresses import floats
+from strata.kernels.linear import launch
+from strata.kernels.views import Weight
+from strata.quant.format import QuantFormat
+
+ROWS = (1, 2, 4, 8)
+"""Rows of x for which there is a kernel."""
+
+
+def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+    """See Ops.linear: x is quantised once, then one launch for each format among the weights.
+
+    ValueError when x is not float32 [T, cols of every weight] or a weight's planes do not fit.
+    """
+    rows, cols = x.shape
+    floats(device, "linear: x", x, (rows, cols))
+    for weight in weights:
+        if weight.cols != cols:
+            raise ValueError(f"rows of {cols} values for a weight of {weight.cols} columns")
+    formats = {weight.format for weight in weights}
+    inputs = launch.quantise(device, x, formats)
+    outputs: dict[int, torch.Tensor] = {}
+    for fmt in dict.fromkeys(weight.format for weight in weights):
+        places = [i for i, weight in enumerate(weights) if weight.format == fmt]
+        found = of_format(device, inputs, fmt, [weights[i] for i in places])
+        outputs.update(zip(places, found, strict=True))
+    return tuple(outputs[i] for i in range(len(weights)))
+
+
+def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]) -> list[torch.Tensor]:
+    """The products with weights of one format; the results lie one after the other in one tensor."""
+    rows, cols = inputs.x.shape
+    table: list[int] = []
+    units = before = 0
+    for weight in weights:
+        data, scales = device.weight(weight)
+        table += [data, scales, weight.rows, units, before, launch.bits(weight.scale), 0, 0]
+        units += -(-weight.rows // launch.LINES)
+        before += weight.rows
+    y = device.empty(rows * before)
+    size = launch.bucket(rows, ROWS)
+    grid = (launch.blocks(device, units), -(-rows // size), 1)
+    kernel = Kernel(launch.unit(fmt), f"linear_{size}")
+    matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
+    if rows:
+        device.launch(
+            kernel, grid, THREADS, launch.shared_bytes(fmt), matrices, len(weights), units, at, y.data_ptr(), rows, cols
+        )
+    ends = [(weight.rows, rows * offset) for weight, offset in zip(weights, table[4::8], strict=True)]
+    return [y[start : start + rows * count].view(rows, count) for count, start in ends]

@@ -1,0 +1,92 @@
+"""The products on a device equal their specification bit for bit: every format, on the emulator."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.product_cases import activations, differing, weight
+from strata.kernels.host_device import HostDevice
+from strata.kernels.linear import gpu, launch, naive
+from strata.kernels.native import FORMAT_CODES
+from strata.kernels.views import Weight
+from strata.quant.formats import FORMATS
+
+
+@pytest.mark.parametrize("name", FORMAT_CODES)
+def test_every_format_at_awkward_sizes(name: str) -> None:
+    rng = np.random.default_rng(FORMAT_CODES[name])
+    device = HostDevice(order=7)
+    for cols, count in ((32, 1), (160, 3), (256, 2), (768, 11), (1280, 1), (2304, 5)):
+        if cols % FORMATS[name].block == 0:
+            w, x = weight(name, int(rng.integers(1, 20)), cols, rng), activations(count, cols, rng)
+            (got,) = gpu.linear(device, x, [w])
+            assert differing(got, naive.linear(x, [w])[0]) == 0, (cols, w.rows, count)
+
+
+@pytest.mark.parametrize("name", ["F32", "BF16", "FP8"])
+@pytest.mark.parametrize("cols", [1, 7, 31, 33, 100, 129])
+def test_plain_floats_take_rows_of_any_length(name: str, cols: int) -> None:
+    rng = np.random.default_rng(cols)
+    w = weight(name, 5, cols, rng)
+    x = torch.from_numpy(rng.standard_normal((3, cols)).astype(np.float32) * np.float32(1e-22))
+    w.planes[0][0].zero_()
+    assert differing(gpu.linear(HostDevice(), x, [w])[0], naive.linear(x, [w])[0]) == 0
+
+
+def test_company_order_and_formats_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    ws = [weight(name, rows, 768, rng) for name, rows in (("Q4_K", 30), ("Q6_K", 19), ("BF16", 33), ("Q4_K", 1))]
+    x = activations(35, 768, rng)
+    whole = naive.linear(x, ws)
+    for count, order in ((1, 0), (2, 1), (8, 2), (9, 3), (35, 4)):
+        for part, full in zip(gpu.linear(HostDevice(order), x[:count], ws), whole, strict=True):
+            assert differing(part, full[:count]) == 0
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "F32"])
+def test_values_that_are_not_finite_show_in_their_row_only(name: str) -> None:
+    rng = np.random.default_rng(5)
+    w, x = weight(name, 9, 768, rng), activations(6, 768, rng)
+    x[1, 700], x[3, 5], x[4, 40] = float("nan"), float("inf"), float("-inf")
+    (got,) = gpu.linear(HostDevice(), x, [w])
+    assert differing(got, naive.linear(x, [w])[0]) == 0
+    assert not got[1].isfinite().any()
+    assert got[[0, 2, 5]].isfinite().all()
+
+
+def test_extreme_activations_and_the_factor_of_a_matrix() -> None:
+    rng = np.random.default_rng(6)
+    rows = [np.zeros(256), np.full(256, 3e38), np.full(256, 1e-45), rng.standard_normal(256) * 1e-43]
+    rows.append(np.arange(256) - 128 + 0.5)  # halves: rounding to even shows
+    x = torch.from_numpy(np.stack(rows).astype(np.float32))
+    for name, scale in (("Q5_K", 1.0), ("NVFP4", 0.0371), ("FP8", 0.0371)):
+        w = weight(name, 9, 256, rng, scale)
+        assert differing(gpu.linear(HostDevice(), x, [w])[0], naive.linear(x, [w])[0]) == 0
+
+
+def test_another_order_of_lanes_differs() -> None:
+    """Control: the same terms in other lanes give other bits, so the comparisons above can fail."""
+    rng = np.random.default_rng(8)
+    w, x = weight("Q8_0", 32, 2048, rng), activations(2, 2048, rng)
+    order = np.arange(64).reshape(2, 32)[:, rng.permutation(32)].ravel()
+    moved = np.ascontiguousarray(w.planes[0].numpy().reshape(32, 64, 34)[:, order]).reshape(32, -1)
+    shuffled = Weight(w.format, 32, 2048, (torch.from_numpy(moved),))
+    y = gpu.linear(HostDevice(), x, [w])[0]
+    z = gpu.linear(HostDevice(), x.reshape(2, 64, 32)[:, order].reshape(2, -1).contiguous(), [shuffled])[0]
+    assert torch.allclose(y, z, rtol=1e-3, atol=1e-2 * float(y.abs().max()))
+    assert differing(y, z) > 20
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    rng, device = np.random.default_rng(14), HostDevice()
+    w, x = weight("Q4_K", 8, 256, rng), activations(2, 256, rng)
+    with pytest.raises(ValueError, match="rows of 128 values for a weight of 256 columns"):
+        gpu.linear(device, x[:, :128].contiguous(), [w])
+    with pytest.raises(ValueError, match=r"linear: x: expected contiguous torch.float32 \(2, 256\) on cpu, found "):
+        gpu.linear(device, x.double(), [w])
+
+
+def test_shared_memory_is_what_the_kernels_use() -> None:
+    """The emulator stops a kernel that goes beyond; here also that no format asks for more than a block may have."""
+    for name in FORMAT_CODES:
+        assert 0 < launch.shared_bytes(FORMATS[name]) <= 227 << 10
