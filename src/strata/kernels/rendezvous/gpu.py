@@ -1,0 +1,127 @@
+"""The rendezvous on a device (csrc/device/rendezvous.h)."""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.rendezvous.mailbox import Mailbox
+
+PLACE = Kernel("rendezvous", "rendezvous_place")
+COMBINE = Kernel("rendezvous", "rendezvous_combine")
+POISONED = 2
+"""Place in `Desk.encounter`."""
+LEDGER = 12
+"""Words of a layer's ledger: entries by way, distinct experts by way, those of the last call, its GPU and waiting
+nanoseconds, calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What all calls of a device share. The device writes it; between steps the host may too."""
+
+    mailbox: Mailbox
+    encounter: torch.Tensor
+    """int64 [4]"""
+    ledger: torch.Tensor
+    """int64 [layers, LEDGER]"""
+    uses: torch.Tensor
+    """int32 [layers, experts]: entries since the host set it back."""
+    call: torch.Tensor
+    """int64 [experts, words]: entries of the experts of the call under way; tier 0 where this device computes."""
+    limit_ns: int
+    """How long a call waits for the CPU."""
+
+    @classmethod
+    def of(cls, device: torch.device, mailbox: Mailbox, layers: int, experts: int, words: int, limit_ns: int) -> "Desk":
+        """An empty one."""
+        return cls(
+            mailbox,
+            torch.zeros(4, dtype=torch.int64, device=device),
+            torch.zeros(layers, LEDGER, dtype=torch.int64, device=device),
+            torch.zeros(layers, experts, dtype=torch.int32, device=device),
+            torch.zeros(experts, words, dtype=torch.int64, device=device),
+            limit_ns,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where one layer's experts lie now, on the device."""
+
+    entries: torch.Tensor
+    """int64 [experts, words]; the tier says where the bytes lie (naive.Tier)."""
+    share: torch.Tensor
+    """int32 [most + 1]: of m missing experts so many go over PCIe."""
+
+
+def place(
+    device: Device, desk: Desk, layer: int, placement: Placement, x: torch.Tensor, ids: torch.Tensor
+) -> torch.Tensor:
+    """Sort the call's experts, fill `desk.call`, ask the CPU for its part -> ways int32 [T, k] (naive.Way).
+
+    x float32 [T, hidden] and ids int32 [T, k] are on the device, T and T * k within the mailbox's sizes, every id below
+    the number of experts.
+    """
+    rows, top_k = ids.shape
+    experts = len(placement.entries)
+    ways = device.empty(rows, top_k, dtype=torch.int32)
+    box = desk.mailbox
+    device.launch(
+        PLACE,
+        (1, 1, 1),
+        THREADS,
+        8 * experts,
+        ids.data_ptr(),
+        x.data_ptr(),
+        placement.entries.data_ptr(),
+        placement.share.data_ptr(),
+        desk.call.data_ptr(),
+        ways.data_ptr(),
+        desk.encounter.data_ptr(),
+        desk.ledger[layer].data_ptr(),
+        desk.uses[layer].data_ptr(),
+        box.head.data_ptr(),
+        box.ids.data_ptr(),
+        box.x.data_ptr(),
+        rows,
+        top_k,
+        experts,
+        x.shape[1],
+        layer,
+    )
+    return ways
+
+
+def combine(
+    device: Device,
+    desk: Desk,
+    layer: int,
+    outputs: torch.Tensor,
+    weights: torch.Tensor,
+    ways: torch.Tensor,
+    y: torch.Tensor,
+) -> None:
+    """Wait for the CPU's part, if there is one, and add up all experts in rank order into y [T, hidden].
+
+    outputs [T, k, hidden] holds what the device computed; weights [T, k].
+    """
+    rows, top_k, hidden = outputs.shape
+    box = desk.mailbox
+    device.launch(
+        COMBINE,
+        (-(-hidden // THREADS), rows, 1),
+        THREADS,
+        0,
+        outputs.data_ptr(),
+        weights.data_ptr(),
+        ways.data_ptr(),
+        desk.encounter.data_ptr(),
+        desk.ledger[layer].data_ptr(),
+        box.head.data_ptr(),
+        box.answers.data_ptr(),
+        y.data_ptr(),
+        top_k,
+        hidden,
+        desk.limit_ns,
+    )
