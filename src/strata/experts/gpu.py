@@ -1,0 +1,186 @@
+"""Experts on a GPU whose memory does not hold them all: frames, PCIe reads in place, and the CPU's pool.
+
+An expert gives the same bits wherever it is computed, so placement changes speed, never tokens. What a call does is
+decided on the device from tables that the host changes between steps only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from strata.core.errors import EngineError
+from strata.experts.adaptive import AdaptSettings, Counts, Usage, choose_swaps, hottest
+from strata.experts.cache import ExpertCache
+from strata.experts.counters import Counters
+from strata.experts.split import Split
+from strata.kernels.device import Device
+from strata.kernels.experts.gpu import group, pair_results
+from strata.kernels.experts.table import ExpertTable
+from strata.kernels.rendezvous.answerer import Answer, Answerer
+from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
+
+MOST_ROWS = 32
+"""Of one call of the kernels; more rows are several calls."""
+LIMIT_NS = 20_000_000_000
+"""How long a call waits for the CPU before the step fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitPlan:
+    """The split of each kind of layer, and the tables that the device reads."""
+
+    splits: Mapping[int, Split]
+    """By bytes of an expert; none where the person fixed the share."""
+    kind: Mapping[int, int]
+    """Row of `tables` by layer."""
+    sizes: Sequence[int]
+    """Bytes of an expert, by row of `tables`."""
+    tables: torch.Tensor
+    """int32 [kinds, most + 1] on the device."""
+    every: int = 8
+    """Steps between two corrections."""
+
+
+@dataclass(slots=True)
+class GpuExperts:
+    """Implements `Experts`."""
+
+    device: Device
+    cache: ExpertCache
+    desk: Desk
+    answerer: Answerer
+    split: SplitPlan
+    calls: Mapping[int, ExpertTable]
+    """By layer: `desk.call` with the sizes and formats of the layer's experts."""
+    settings: AdaptSettings
+    usage: Usage
+    counters: Counters
+    reserve_bytes: int
+    """VRAM that stays free when the arena grows."""
+    rows: int = 0
+    """Of the step under way."""
+    steps: int = 0
+    swaps: int = 0
+    relieved: int = 0
+    """Blocks given back because memory was short."""
+    answers: dict[int, Answer] = field(default_factory=dict)
+    """The last one of each layer."""
+
+    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """See `Experts.run`; all tensors are on the device. Never waits on the host."""
+        y = self.device.empty(*x.shape)
+        placement = Placement(self.cache.table.entries[layer], self.split.tables[self.split.kind[layer]])
+        calls = self.calls[layer]
+        for first in range(0, len(x), MOST_ROWS):
+            part = slice(first, first + MOST_ROWS)
+            ways = place(self.device, self.desk, layer, placement, x[part], ids[part])
+            results = self.device.empty(*ids[part].shape, x.shape[1])
+            pair_results(self.device, x[part], group(self.device, ids[part], calls), calls, results)
+            combine(self.device, self.desk, layer, results, weights[part], ways, y[part])
+        return y
+
+    def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
+        """See `Experts.prefetch`: nothing is known of the next step that the counts do not tell better."""
+
+    def begin_step(self, rows: int) -> None:
+        """See `Experts.begin_step`: copies that have landed count from now on."""
+        self.cache.land()
+        self.rows = rows
+
+    def end_step(self) -> None:
+        """See `Experts.end_step`: settle failures, correct the split, adapt."""
+        self.device.synchronize()
+        self.steps += 1
+        for layer in self.split.kind:
+            self.counters.rows[layer] += self.rows
+        answers = self.answerer.drain()
+        self.counters.answered(answers)
+        self.answers.update({answer.layer: answer for answer in answers})
+        self.check()
+        if self.split.splits and self.steps % self.split.every == 0:
+            self.correct_split()
+        if self.settings.every and self.steps % self.settings.every == 0:
+            self.adapt()
+
+    def check(self) -> None:
+        """EngineError when the last step's results are not complete; the next one may be."""
+        poison, failure = self.desk.mailbox.take_poison(), self.answerer.failure()
+        if poison:
+            self.desk.encounter[POISONED] = 0
+            seconds = self.desk.limit_ns / 1e9
+            raise EngineError(
+                f"the GPU waited {seconds:g} s in vain for experts that the CPU computes (request {poison})",
+                "is the process stopped, or are its processors taken by others?",
+            )
+        if failure:
+            raise EngineError(f"the CPU could not compute the experts that the GPU left to it: {failure}")
+
+    def read_ledger(self) -> None:
+        """Bring the device's counts to the host; waits for the device."""
+        self.counters.ledger = self.desk.ledger.cpu().numpy().copy()
+
+    def correct_split(self) -> None:
+        """Tell each layer's split how its last call went, and publish what follows."""
+        self.read_ledger()
+        for layer, kind in self.split.kind.items():
+            last, answer = self.counters.last(layer), self.answers.get(layer)
+            on_cpu = last.misses - last.over_pcie
+            if last.misses and (not on_cpu or answer is not None):
+                cpu_seconds = answer.nanoseconds * 1e-9 if on_cpu and answer is not None else 0.0
+                split = self.split.splits[self.split.sizes[kind]]
+                split.observe(last.misses, last.over_pcie, last.gpu_seconds + last.wait_seconds, cpu_seconds)
+        tables = np.stack([self.split.splits[size].table() for size in self.split.sizes])
+        self.split.tables.copy_(torch.from_numpy(tables))
+
+    def adapt(self) -> None:
+        """Count the uses since the last round, and begin the swaps that they ask for; look at the free memory."""
+        self.relieve()
+        self.usage.add(self.desk.uses.cpu().numpy())
+        self.desk.uses.zero_()
+        cache = self.cache
+        chosen = choose_swaps(self.usage.counts, cache.frames, cache.sizes, self.settings, cache.busy)
+        self.swaps += cache.swap(chosen)
+        if not self.settings.asynchronous:
+            cache.land(wait=True)
+
+    def resize(self, budget_bytes: int) -> int:
+        """See `Experts.resize`: VRAM is given back, or taken again and filled at once."""
+        self.device.synchronize()
+        if budget_bytes < self.cache.frames.nbytes:
+            return self.cache.shrink(budget_bytes, self.usage.counts)
+        self.cache.grow(budget_bytes, self.reserve_bytes)
+        self.cache.fill(hottest(self.usage.counts, self.cache.sizes))
+        return self.cache.frames.nbytes
+
+    def relieve(self) -> None:
+        """Give a block back when others have taken half of the reserve: a card without free memory gets slow."""
+        frames = self.cache.frames
+        if frames.blocks and self.cache.vram.free_bytes() < self.reserve_bytes // 2:
+            self.cache.shrink(frames.nbytes - frames.block_bytes, self.usage.counts)
+            self.relieved += 1
+
+    def status(self) -> dict[str, object]:
+        """See `Experts.status`."""
+        self.read_ledger()
+        entries = self.counters.entries.sum(axis=0)
+        return {
+            "arena_bytes": self.cache.frames.nbytes,
+            "resident": len(self.cache.frames.held),
+            "pinned_bytes": self.cache.pinned.nbytes,
+            "pin_refused": self.cache.pinned.refused,
+            "hits": int(entries[0]),
+            "misses_pcie": int(entries[1]),
+            "misses_cpu": int(entries[2]),
+            "bytes": self.counters.bytes_by_way({i: int(n) for i, n in enumerate(self.cache.sizes)}),
+            "swaps": self.swaps,
+            "relieved": self.relieved,
+            "moved_bytes": self.cache.moved_bytes,
+            "disagreement": self.counters.disagreement(),
+        }
+
+    def close(self) -> Counts:
+        """End the answering thread -> the counts to keep."""
+        self.answerer.close()
+        return self.usage.counts

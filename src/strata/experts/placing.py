@@ -1,0 +1,151 @@
+"""Puts a model's experts where they belong on a machine: pinned memory, the arena, the tables, the answering thread."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from strata.experts.adaptive import AdaptSettings, Counts, Usage, hottest
+from strata.experts.cache import ExpertCache, Vram
+from strata.experts.counters import Counters
+from strata.experts.frames import ALIGNMENT, Frames
+from strata.experts.gpu import LIMIT_NS, MOST_ROWS, GpuExperts, SplitPlan
+from strata.experts.residency import ResidencyTable
+from strata.experts.split import Line, Split, fixed_table
+from strata.kernels.device import Device
+from strata.kernels.experts.table import COLUMNS, described
+from strata.kernels.native import Native
+from strata.kernels.rendezvous.answerer import Answerer
+from strata.kernels.rendezvous.gpu import Desk
+from strata.kernels.rendezvous.mailbox import Mailbox
+from strata.kernels.transfers import StreamCopies, Transfers, host_copy
+from strata.store.experts import Progress
+from strata.store.pinned import Allocate, PinnedStore, pinned_memory, plain_memory
+
+ARENA_BLOCK = 512 << 20
+"""What is given back or taken again at once."""
+LEAST_FRAMES = 8
+"""Of the largest expert, in a block: less would waste what is left over at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Seconds for n experts of a size on each side, as measured alone at the start."""
+
+    cpu: Callable[[int], Line]
+    """By bytes of an expert."""
+    pcie: Callable[[int], Line]
+
+
+TYPICAL_RATES = Rates(lambda size: Line(10e-6, size / 60e9), lambda size: Line(5e-6, size / 25e9))
+"""Where nothing was measured: the split corrects them soon."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What is asked for; `pcie_share` None: the split is found."""
+
+    arena_bytes: int
+    reserve_bytes: int
+    pin_bytes: int
+    pcie_share: float | None = None
+    rates: Rates = TYPICAL_RATES
+    adapt: AdaptSettings = field(default_factory=AdaptSettings)
+    block_bytes: int = ARENA_BLOCK
+    limit_ns: int = LIMIT_NS
+
+
+@dataclass(frozen=True, slots=True)
+class HostSide:
+    """The kinds of memory and copies that belong to a device."""
+
+    vram: Vram
+    copies: Transfers
+    allocate: Allocate
+    pinned: bool
+    progress: Progress = lambda done, total: None
+    """Of pinning, which takes half a second per GiB."""
+
+
+def emulated(free_bytes: Callable[[], int] = lambda: 1 << 40) -> HostSide:
+    """For the emulator: all memory is the host's."""
+    return HostSide(Vram(plain_memory, free_bytes, lambda: None), host_copy, plain_memory, False)
+
+
+def cuda(device: torch.device) -> HostSide:
+    """For a CUDA or HIP device."""
+
+    def allocate(nbytes: int) -> torch.Tensor:
+        return torch.empty(nbytes, dtype=torch.uint8, device=device)
+
+    def free_bytes() -> int:
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + unused
+
+    vram = Vram(allocate, free_bytes, torch.cuda.empty_cache)
+    return HostSide(vram, StreamCopies(device), pinned_memory, True)
+
+
+def side_of(device: torch.device) -> HostSide:
+    """What belongs to `device`."""
+    return emulated() if device.type == "cpu" else cuda(device)
+
+
+def place_experts(
+    device: Device,
+    native: Native,
+    pinned: PinnedStore,
+    top_k: int,
+    sizes: Sizes,
+    side: HostSide,
+    start: Counts | None = None,
+) -> GpuExperts:
+    """Pin, fill the arena, start the answering thread; `start` are the counts of a learned profile [layers, experts].
+
+    What fits nowhere else is computed by the CPU. The store's banks move into pinned memory as far as it goes.
+    """
+    store = pinned.store
+    layers = max(store.banks) + 1
+    experts = max(len(bank.gate) for bank in store.banks.values())
+    hidden = next(iter(store.banks.values())).gate[0].cols
+    counts = np.zeros((layers, experts)) if start is None else start
+    bytes_of = np.array([pinned.layouts[i].nbytes if i in pinned.layouts else 0 for i in range(layers)], np.int64)
+    pinned.fill(hottest(counts, bytes_of), sizes.pin_bytes, side.progress)
+
+    table = ResidencyTable(store.banks, layers, device.torch_device)
+    for owner, blob in pinned.blobs.items():
+        table.set_pinned(owner, pinned.layouts[owner[0]].addresses(pinned.weights(*owner), blob.data_ptr()))
+    block = max(sizes.block_bytes, LEAST_FRAMES * int(bytes_of.max()))
+    block = min(block, max(int(bytes_of.max()), sizes.arena_bytes // ALIGNMENT * ALIGNMENT))
+    cache = ExpertCache(pinned, table, side.vram, side.copies, Frames(block))
+    cache.grow(sizes.arena_bytes, sizes.reserve_bytes)
+    cache.fill(hottest(counts, bytes_of))
+
+    mailbox = Mailbox(MOST_ROWS, MOST_ROWS * top_k, hidden, side.pinned)
+    desk = Desk.of(device.torch_device, mailbox, layers, experts, COLUMNS, sizes.limit_ns)
+    most = min(MOST_ROWS * top_k, experts)
+    return GpuExperts(
+        device=device,
+        cache=cache,
+        desk=desk,
+        answerer=Answerer(native, mailbox, store.banks),
+        split=split_plan(pinned, most, sizes.pcie_share, sizes.rates, device.torch_device),
+        calls={layer: described(desk.call, bank) for layer, bank in store.banks.items()},
+        settings=sizes.adapt,
+        usage=Usage(counts, sizes.adapt.decay),
+        counters=Counters(layers, top_k),
+        reserve_bytes=sizes.reserve_bytes,
+    )
+
+
+def split_plan(pinned: PinnedStore, most: int, share: float | None, rates: Rates, device: torch.device) -> SplitPlan:
+    """A split for every size of experts, or a fixed share for all."""
+    by_size = sorted({layout.nbytes for layout in pinned.layouts.values()})
+    kind = {layer: by_size.index(layout.nbytes) for layer, layout in pinned.layouts.items()}
+    if share is not None:
+        tables = np.stack([fixed_table(share, most)] * len(by_size))
+        return SplitPlan({}, kind, by_size, torch.from_numpy(tables).to(device))
+    splits = {size: Split(rates.cpu(size), rates.pcie(size), most) for size in by_size}
+    tables = np.stack([splits[size].table() for size in by_size])
+    return SplitPlan(splits, kind, by_size, torch.from_numpy(tables).to(device))

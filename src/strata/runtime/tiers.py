@@ -1,0 +1,105 @@
+"""A model's experts behind a budget of VRAM: what `--vram-gib` and the flags beside it do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from strata.core.errors import UsageError
+from strata.core.log import Log
+from strata.experts.adaptive import AdaptSettings
+from strata.experts.gpu import GpuExperts
+from strata.experts.measure import measured
+from strata.experts.placing import HostSide, Sizes, place_experts, split_plan
+from strata.experts.profile import Profile
+from strata.kernels.device import Device
+from strata.kernels.native import Native
+from strata.models.base import Model
+from strata.plan.plan import Choice
+from strata.plan.vram import choose_arena, choose_pinned, reserve_bytes
+from strata.plan.wishes import Wishes
+from strata.store.pinned import PinnedStore
+
+
+@dataclass(frozen=True, slots=True)
+class Tiered:
+    """Experts in their places, with what was decided."""
+
+    experts: GpuExperts
+    choices: tuple[Choice, ...]
+    profile: Profile | None
+
+    def close(self) -> None:
+        """End the answering thread; what was learned is kept for the next start."""
+        counts = self.experts.close()
+        if self.profile is not None:
+            self.profile.save(counts)
+
+
+def adapt_settings(wishes: Wishes) -> AdaptSettings:
+    """The adaptive tier's knobs as wished."""
+    return AdaptSettings(
+        wishes.adapt_every, wishes.adapt_swaps, wishes.adapt_decay, wishes.adapt_min_gain, wishes.adapt_async
+    )
+
+
+def tier_experts(
+    device: Device,
+    native: Native,
+    model: Model,
+    wishes: Wishes,
+    host_bytes: int,
+    side: HostSide,
+    profile: Profile | None,
+) -> Tiered:
+    """Put the model's experts in VRAM, pinned memory and reach of the CPU, behind weights and states.
+
+    `host_bytes` of host memory may be taken. UsageError when the model has no experts or the budget is not there.
+    """
+    if not model.store.banks:
+        raise UsageError("this model has no experts that could lie apart from its other weights")
+    pinned = PinnedStore(model.store, side.allocate)
+    total = sum(layout.nbytes * len(model.store.bank(i).gate) for i, layout in pinned.layouts.items())
+    arena = choose_arena(side.vram.free_bytes(), total, wishes.vram_gib, wishes.vram_reserve_mib)
+    pin = choose_pinned(host_bytes, total, int(arena.value))
+    sizes = Sizes(
+        int(arena.value),
+        reserve_bytes(wishes.vram_reserve_mib),
+        int(pin.value),
+        wishes.pcie_share,
+        adapt=adapt_settings(wishes),
+    )
+    start = profile.load() if profile is not None else None
+    experts = place_experts(device, native, pinned, model.shape.top_k, sizes, side, start)
+    if wishes.pcie_share is None:
+        rates = measured(device, native, experts)
+        most = experts.split.tables.shape[1] - 1
+        experts.split = split_plan(pinned, most, None, rates, device.torch_device)
+    model.experts.inner = experts
+    return Tiered(experts, (arena, pin, *outcome(experts, start is not None, pinned)), profile)
+
+
+def outcome(experts: GpuExperts, learned: bool, pinned: PinnedStore) -> tuple[Choice, ...]:
+    """What came of it, for the log."""
+    held, there = len(experts.cache.frames.held), sum(len(b.gate) for b in pinned.store.banks.values())
+    start = "the most used of earlier runs" if learned else "no profile yet: in order, until uses are counted"
+    refused = f"; the system refused more: {pinned.refused}" if pinned.refused else ""
+    return (
+        Choice("resident", held, f"of {there} experts; {start}"),
+        Choice("pinned_mib", pinned.nbytes >> 20, f"{len(pinned.blobs)} experts{refused}"),
+    )
+
+
+def reported(side: HostSide, log: Log) -> HostSide:
+    """The same with pinning's progress in the log."""
+    return replace(side, progress=by_gib(log))
+
+
+def by_gib(log: Log) -> Callable[[int, int], None]:
+    """Progress with a line for every few GiB."""
+    said = [0]
+
+    def progress(done: int, total: int) -> None:
+        if done >= said[0] + (4 << 30):
+            said[0] = done
+            log.info("pinning", done_mib=done >> 20, total_mib=total >> 20)
+
+    return progress
