@@ -14,9 +14,14 @@ from strata.checks.equalities import Equalities, Plan, Verdict
 from strata.checks.facts import facts
 from strata.checks.perplexity import Perplexity, encode_text, perplexities
 from strata.checks.prompts import check_prompts
+from strata.checks.tiers import NAME as TIERS
+from strata.checks.tiers import Tiers
 from strata.cli.flags import Given
 from strata.cli.output import make_log, note, say
 from strata.core.errors import UsageError
+from strata.experts.placing import emulated
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.host_device import HostDevice
 from strata.plan.setting import flag_of, settings_of
 from strata.plan.wishes import Wishes
 
@@ -66,6 +71,9 @@ def equalities(
     broken: Annotated[
         bool, typer.Option("--break", help="Spoil a stored value first: every equality must then fail.")
     ] = False,
+    tiers: Annotated[
+        bool, typer.Option("--tiers", help="Also experts in VRAM, over PCIe and on the CPU, on an emulated GPU (slow).")
+    ] = False,
     threads: Threads = None,
     isa: Isa = None,
     json_: Json = False,
@@ -77,7 +85,10 @@ def equalities(
     note(f"reading prompts of {lengths} tokens one by one, {STEPS} tokens of answer each ...")
     run = Equalities(loaded.runner, Plan(prompts, STEPS, tamper=broken))
     verdicts = []
-    for name, compare in run.named().items():
+    named = dict(run.named())
+    if tiers:
+        named[TIERS] = tiered(loaded, run).resident
+    for name, compare in named.items():
         note(f"{name} ...")
         verdicts.append(compare())
         say(verdict_json(verdicts[-1], broken, loaded) if json_ else verdict_line(verdicts[-1]))
@@ -91,6 +102,14 @@ def equalities(
         note(f"check equalities: --break was not noticed, so these are blind: {', '.join(blind)}")
     if broken or red:
         raise typer.Exit(1)
+
+
+def tiered(loaded: Loaded, run: Equalities) -> Tiers:
+    """The comparison of placements; UsageError where there is nothing to place."""
+    ops = loaded.runner.ops
+    if not loaded.model.store.banks or not isinstance(ops, CpuOps):
+        raise UsageError("--tiers: this needs a model with experts and the operations of the CPU")
+    return Tiers(run, HostDevice(), ops.native, emulated())
 
 
 def verdict_line(verdict: Verdict) -> str:
