@@ -117,8 +117,12 @@ def declared() -> set[str]:
     return {canonicalize_name(Requirement(line).name) for line in data["project"]["dependencies"]}
 
 
+WITH_TORCH = {"cuda"}
+"""What torch's CUDA builds bring: imported only where one of them is."""
+
+
 def test_what_is_imported_is_what_is_declared() -> None:
-    assert imported(ROOT / "src") == declared()
+    assert imported(ROOT / "src") - WITH_TORCH == declared()
 
 
 def test_an_undeclared_import_is_found(tmp_path: Path) -> None:
