@@ -1,6 +1,6 @@
 """Pure functions on tensors: one folder per operation.
 
-Owns: the Ops protocol, a naive twin (specification) and a C++ form of every operation.
+Owns: the Ops protocol; of every operation a naive twin (specification), a C++ form and device kernels; the devices.
 May import: quant, core, torch, numpy.
-Never: allocates long-lived memory; knows models, files or requests.
+Never: allocates memory that outlives what it is a copy or a result of; knows models, files or requests.
 """

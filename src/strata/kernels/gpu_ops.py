@@ -3,6 +3,7 @@
 No operation waits for the device or asks it for a value, so a step of them can be captured as one graph.
 """
 
+import weakref
 from collections.abc import Sequence
 
 import torch
@@ -11,6 +12,11 @@ from strata.kernels.activate import gpu as activate_gpu
 from strata.kernels.cache import gpu as cache_gpu
 from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
+from strata.kernels.embed import gpu as embed_gpu
+from strata.kernels.experts import gpu as experts_gpu
+from strata.kernels.experts.table import ExpertTable, table_of
+from strata.kernels.linear import gpu as linear_gpu
+from strata.kernels.native import remember
 from strata.kernels.ngram import gpu as ngram_gpu
 from strata.kernels.norm import gpu as norm_gpu
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
@@ -25,17 +31,23 @@ class GpuOps:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self._tables: dict[int, tuple[weakref.ref[ExpertBank], ExpertTable]] = {}
+
+    def table(self, bank: ExpertBank) -> ExpertTable:
+        """The device's table of a bank, whose experts are copied there once and kept as long as the bank."""
+        known = self._tables.get(id(bank))
+        return known[1] if known is not None else remember(self._tables, bank, table_of(self.device, bank))
 
     def program(self, timed: bool = False) -> None:
         """See Ops.program: not built yet."""
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""
-        raise NotImplementedError("linear on a device")
+        return linear_gpu.linear(self.device, x, weights)
 
     def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
         """See Ops.embed."""
-        raise NotImplementedError("embed on a device")
+        return embed_gpu.embed(self.device, ids, shards)
 
     def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
         """See Ops.activate."""
@@ -112,7 +124,7 @@ class GpuOps:
 
     def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
         """See Ops.experts."""
-        raise NotImplementedError("experts on a device")
+        return experts_gpu.experts(self.device, x, ids, weights, self.table(bank))
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
