@@ -24,7 +24,7 @@ from strata.kernels.native import FORMAT_CODES, Native
 from strata.kernels.views import ExpertBank, Weight
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from kernels.product_cases import activations, differing, weight
+from kernels.product_data import activations, differing, weight
 
 HIDDEN, WIDTH, TOP_K = 2560, 640, 10
 DISTINCT_BYTES = 600_000_000

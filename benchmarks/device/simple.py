@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from timing import each_us
 
+from kernels.product_data import weight
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.device import Device, Kernel
 from strata.kernels.gpu_ops import GpuOps
@@ -99,6 +101,11 @@ def cases(rows: int) -> dict[str, Case]:
         "cache_write int8": lambda o, p: written(o, p, rows, torch.int8),
         "pool_blocks": lambda o, p: pooled(o, p, rows),
     }
+    for name in ("Q8_0", "Q4_K", "IQ3_S", "BF16"):
+        table = weight(name, 1000, HIDDEN, np.random.default_rng(1))
+        made[f"embed {name}"] = lambda o, p, table=table: (
+            o.embed(p(integers(4, 1000, rows).to(torch.int64)), [table]),
+        )
     for kind in ("silu", "sigmoid", "softplus", "exp"):
         made[f"activate {kind}"] = lambda o, p, kind=kind: (o.activate(kind, x(p)),)
     return made

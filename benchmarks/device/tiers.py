@@ -34,7 +34,7 @@ from strata.store.experts import ExpertStore
 from strata.store.pinned import PinnedStore, pinned_memory
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from kernels.product_cases import activations, bank_of, differing
+from kernels.product_data import activations, bank_of, differing
 
 HIDDEN, WIDTH, TOP_K, EXPERTS, LAYERS = 2560, 640, 10, 512, 48
 GATE, DOWN = FORMATS["IQ3_S"], FORMATS["IQ4_NL"]

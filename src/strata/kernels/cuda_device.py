@@ -2,8 +2,8 @@
 
 import ctypes
 import struct
-import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,6 @@ class CudaDevice:
         self.launches = 0
         self.residency = Residency(self.torch_device)
         self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
-        self._thread = 0
         self._modules: dict[str, Any] = {}
         self._functions: dict[Kernel, Any] = {}
         self._shared: dict[Kernel, int] = {}
@@ -60,26 +59,33 @@ class CudaDevice:
         """See Device.launch; EngineError when the kernel does not compile or the driver refuses."""
         self.launches += 1
         function = self._functions.get(kernel) or self.function(kernel)
-        if threading.get_ident() != self._thread:  # the context belongs to a thread; torch sets it late
-            checked(driver.cuCtxSetCurrent(self._context))
-            self._thread = threading.get_ident()
-        if shared > self._shared.get(kernel, STATIC_SHARED_BYTES):
-            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            checked(driver.cuFuncSetAttribute(function, attribute, shared))
-            self._shared[kernel] = shared
         values = (ctypes.c_int64 * len(args))(*map(word, args))
         at, step = ctypes.addressof(values), ctypes.sizeof(ctypes.c_int64)
         pointers = (ctypes.c_void_p * len(args))(*range(at, at + step * len(args), step))
         stream = torch.cuda.current_stream(self.torch_device).cuda_stream
-        checked(driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0))
+        with self.current():
+            if shared > self._shared.get(kernel, STATIC_SHARED_BYTES):
+                attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                checked(driver.cuFuncSetAttribute(function, attribute, shared))
+                self._shared[kernel] = shared
+            checked(driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0))
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """This device's context, for the calling thread; the one before comes back, which torch may rely on."""
+        checked(driver.cuCtxPushCurrent(self._context))
+        try:
+            yield
+        finally:
+            checked(driver.cuCtxPopCurrent())
 
     def function(self, kernel: Kernel) -> Any:
         """The kernel's handle; its unit is compiled or taken from the cache, and loaded, when it is first used."""
-        checked(driver.cuCtxSetCurrent(self._context))
         if kernel.unit not in self._modules:
             key = nvrtc.key(kernel.unit, self.architecture)
             cubin = cached(self.cache, key, lambda: nvrtc.compile_unit(kernel.unit, self.architecture)[0])
-            self._modules[kernel.unit] = checked(driver.cuModuleLoadData(cubin))
+            with self.current():
+                self._modules[kernel.unit] = checked(driver.cuModuleLoadData(cubin))
         found = checked(driver.cuModuleGetFunction(self._modules[kernel.unit], kernel.name.encode()))
         self._functions[kernel] = found
         return found
