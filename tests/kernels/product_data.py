@@ -1,4 +1,4 @@
-"""Random weights, experts and activations, and bits that differ; without pytest, for benchmarks on bare machines too."""
+"""Random weights, experts and activations, and bits that differ; without pytest, so bare machines can import it."""
 
 import numpy as np
 import torch
