@@ -21,11 +21,11 @@ STATIC_SHARED_BYTES = 48 << 10
 """Dynamic shared memory up to here needs no leave."""
 
 
-def checked(result: tuple[Any, ...]) -> Any:
-    """The value of a driver's call that gives (status, value...); EngineError when the status is an error."""
+def checked(result: tuple[Any, ...], what: str = "") -> Any:
+    """The value of a driver's call that gives (status, value...); EngineError, about `what`, for an error."""
     status, *values = result
     if int(status):
-        raise EngineError(f"CUDA: {status.name}")
+        raise EngineError(f"{what}CUDA: {status.name}")
     return values[0] if values else None
 
 
@@ -68,7 +68,8 @@ class CudaDevice:
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 checked(driver.cuFuncSetAttribute(function, attribute, shared))
                 self._shared[kernel] = shared
-            checked(driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0))
+            result = driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0)
+            checked(result, f"kernel {kernel.name} of {kernel.unit}, grid {grid}, {block} threads: ")
 
     @contextmanager
     def current(self) -> Iterator[None]:
@@ -86,7 +87,8 @@ class CudaDevice:
             cubin = cached(self.cache, key, lambda: nvrtc.compile_unit(kernel.unit, self.architecture)[0])
             with self.current():
                 self._modules[kernel.unit] = checked(driver.cuModuleLoadData(cubin))
-        found = checked(driver.cuModuleGetFunction(self._modules[kernel.unit], kernel.name.encode()))
+        what = f"kernel {kernel.name} of {kernel.unit}: "
+        found = checked(driver.cuModuleGetFunction(self._modules[kernel.unit], kernel.name.encode()), what)
         self._functions[kernel] = found
         return found
 

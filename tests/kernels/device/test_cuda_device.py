@@ -1,0 +1,174 @@
+"""CudaDevice and the run-time compiler over stand-ins of CUDA's bindings: what is compiled, kept, packed, launched."""
+
+import ctypes
+import importlib
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+
+import strata.kernels
+from strata.core.errors import EngineError
+from strata.kernels.device import Kernel
+
+DIVIDE = Kernel("elementwise", "divide")
+
+
+class Status(IntEnum):
+    SUCCESS = 0
+    ERROR_NOT_FOUND = 500
+
+
+class Driver(ModuleType):
+    """Does nothing, and keeps what it was asked."""
+
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="shared")
+
+    def __init__(self) -> None:
+        super().__init__("driver")
+        self.calls: list[tuple[Any, ...]] = []
+        self.contexts = 0
+
+    def cuDeviceGet(self, index: int) -> tuple[Status, int]:
+        return Status.SUCCESS, index
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> tuple[Status, str]:
+        return Status.SUCCESS, f"context {device}"
+
+    def cuCtxPushCurrent(self, context: str) -> tuple[Status]:
+        self.contexts += 1
+        return (Status.SUCCESS,)
+
+    def cuCtxPopCurrent(self) -> tuple[Status, str]:
+        self.contexts -= 1
+        return Status.SUCCESS, "context"
+
+    def cuModuleLoadData(self, cubin: bytes) -> tuple[Status, bytes]:
+        self.calls.append(("load", cubin))
+        return Status.SUCCESS, cubin
+
+    def cuModuleGetFunction(self, module: bytes, name: bytes) -> tuple[Status, bytes]:
+        return (Status.SUCCESS if name != b"nothing" else Status.ERROR_NOT_FOUND), name
+
+    def cuFuncSetAttribute(self, function: bytes, attribute: str, value: int) -> tuple[Status]:
+        self.calls.append((attribute, value))
+        return (Status.SUCCESS,)
+
+    def cuLaunchKernel(self, function: bytes, *rest: int) -> tuple[Status]:
+        assert self.contexts == 1
+        *where, params, extra = rest
+        pointers = (ctypes.c_void_p * 3).from_address(params)
+        first = ctypes.c_int64.from_address(pointers[0] or 0).value
+        second = ctypes.c_float.from_address(pointers[1] or 0).value
+        third = ctypes.c_int64.from_address(pointers[2] or 0).value
+        self.calls.append((function, *where, (first, second, third), extra))
+        return (Status.SUCCESS,)
+
+
+class Compiler(ModuleType):
+    """Compiles anything but a unit with the define BROKEN."""
+
+    def __init__(self) -> None:
+        super().__init__("nvrtc")
+        self.compiled: list[str] = []
+        self.options: list[bytes] = []
+
+    def nvrtcVersion(self) -> tuple[Status, int, int]:
+        return Status.SUCCESS, 13, 0
+
+    def nvrtcCreateProgram(self, source: bytes, *_: object) -> tuple[Status, str]:
+        return Status.SUCCESS, source.decode()
+
+    def nvrtcCompileProgram(self, program: str, _: int, options: list[bytes]) -> tuple[Status]:
+        self.compiled.append(program)
+        self.options = options
+        return (Status.ERROR_NOT_FOUND if "BROKEN" in program else Status.SUCCESS,)
+
+    def nvrtcGetProgramLogSize(self, program: str) -> tuple[Status, int]:
+        return Status.SUCCESS, 16
+
+    def nvrtcGetProgramLog(self, program: str, buffer: bytes) -> tuple[Status]:
+        ctypes.memmove(buffer, b"line 3: no", 10)
+        return (Status.SUCCESS,)
+
+    def nvrtcGetCUBINSize(self, program: str) -> tuple[Status, int]:
+        return Status.SUCCESS, 5
+
+    def nvrtcGetCUBIN(self, program: str, buffer: bytes) -> tuple[Status]:
+        ctypes.memmove(buffer, b"cubin", 5)
+        return (Status.SUCCESS,)
+
+    def nvrtcDestroyProgram(self, program: str) -> tuple[Status]:
+        return (Status.SUCCESS,)
+
+
+def forget() -> None:
+    """What was imported over stand-ins, or over the real bindings, is imported again when it is next asked for."""
+    for name in ("nvrtc", "cuda_device"):
+        sys.modules.pop(f"strata.kernels.{name}", None)
+        vars(strata.kernels).pop(name, None)
+
+
+@pytest.fixture
+def bindings() -> Iterator[SimpleNamespace]:
+    """The stand-ins in the place of cuda.bindings, and the two modules that import them."""
+    parts = SimpleNamespace(driver=Driver(), nvrtc=Compiler())
+    package = ModuleType("cuda.bindings")
+    package.driver, package.nvrtc = parts.driver, parts.nvrtc  # type: ignore[attr-defined]
+    properties = SimpleNamespace(name="card", multi_processor_count=132, major=9, minor=0)
+    with (
+        mock.patch.dict(sys.modules, {"cuda": ModuleType("cuda"), "cuda.bindings": package}),
+        mock.patch.object(torch.cuda, "get_device_properties", lambda _: properties),
+        mock.patch.object(torch.cuda, "current_stream", lambda _: SimpleNamespace(cuda_stream=77)),
+        mock.patch.object(torch, "empty", lambda *_, **__: None),
+    ):
+        forget()
+        parts.module = importlib.import_module("strata.kernels.cuda_device")
+        parts.compiler = importlib.import_module("strata.kernels.nvrtc")
+        yield parts
+        forget()
+
+
+def test_a_launch_carries_its_arguments(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    device = bindings.module.CudaDevice(tmp_path)
+    assert (device.name, device.processors, device.architecture) == ("card", 132, "sm_90")
+    for _ in range(2):
+        device.launch(DIVIDE, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
+    assert bindings.driver.calls == [
+        ("load", b"cubin"),
+        *[(b"divide", 3, 1, 2, 256, 1, 1, 64, 77, (1 << 40, 0.5, -5), 0)] * 2,
+    ]
+    assert device.launches == 2
+
+
+def test_more_shared_memory_is_asked_for_once(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    device = bindings.module.CudaDevice(tmp_path)
+    for shared in (49152, 50000, 49160, 60000):
+        device.launch(DIVIDE, (1, 1, 1), 32, shared, 0, 0.0, 0)
+    assert [call for call in bindings.driver.calls if call[0] == "shared"] == [("shared", 50000), ("shared", 60000)]
+
+
+def test_a_unit_is_compiled_once_per_machine(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    for _ in range(2):
+        bindings.module.CudaDevice(tmp_path).launch(DIVIDE, (1, 1, 1), 32, 0, 0, 0.0, 0)
+    assert bindings.nvrtc.compiled == ['#include "elementwise.h"\n']
+    assert {b"--fmad=false", b"--ftz=false", b"--gpu-architecture=sm_90"} < set(bindings.nvrtc.options)
+    other = mock.patch.object(bindings.nvrtc, "nvrtcVersion", lambda: (Status.SUCCESS, 13, 1))
+    with other:
+        bindings.module.CudaDevice(tmp_path).launch(DIVIDE, (1, 1, 1), 32, 0, 0, 0.0, 0)
+    assert len(bindings.nvrtc.compiled) == 2
+
+
+def test_errors_name_what_failed(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    device = bindings.module.CudaDevice(tmp_path)
+    with pytest.raises(EngineError, match=r"'elementwise BROKEN=1' do not compile for sm_90:\nline 3: no"):
+        device.launch(Kernel("elementwise BROKEN=1", "divide"), (1, 1, 1), 32, 0)
+    with pytest.raises(EngineError, match="kernel nothing of elementwise: CUDA: ERROR_NOT_FOUND"):
+        device.launch(Kernel("elementwise", "nothing"), (1, 1, 1), 32, 0)
+    assert list(tmp_path.iterdir()) != [] and len(bindings.nvrtc.compiled) == 2
