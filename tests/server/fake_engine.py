@@ -9,6 +9,7 @@ from typing import Any
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
 from strata.engine.protocol import (
     Gen,
+    Keep,
     LineError,
     Quit,
     Stat,
@@ -17,6 +18,7 @@ from strata.engine.protocol import (
     format_event,
     format_fatal,
     format_info,
+    format_kept,
     format_ready,
     format_status,
     parse_command,
@@ -39,6 +41,13 @@ DEFAULTS: dict[str, Any] = {
     "deaf": False,  # neither QUIT nor the end of input ends it
     "log": None,  # path of a file that gets every line read
 }
+
+
+def kept(verb: str, mib: int) -> str:
+    """The answer to an order: whole blocks of 512 MiB, up to 4 GiB."""
+    if mib > 4096:
+        return format_error("-", "unsupported", f"{verb}: experts have no budget of VRAM here")
+    return format_kept(verb, {"arena_mib": mib - mib % 512})
 
 
 class Fake:
@@ -140,6 +149,8 @@ class Fake:
                 self.tasks[name].cancel()
             case Stop(name):
                 self.say(format_error(name, "unknown", "no such request"))
+            case Keep(order):
+                self.say(kept(order.verb, order.mib))
             case Stat():
                 self.say(format_status(self.status()))
             case Quit():

@@ -180,3 +180,14 @@ def test_a_taken_port_is_named() -> None:
             take_socket(ServerSettings(port=port))
     finally:
         taken.close()
+
+
+def test_vram_is_given_back_and_taken_again(server: Running) -> None:
+    assert server.http.post("/v1/vram", json={"gib": 1.25}).json() == {"gib": 1.0}
+    assert server.http.post("/v1/vram", json={"gib": 0}).json() == {"gib": 0.0}
+    refused = server.http.post("/v1/vram", json={"gib": 8})
+    assert refused.status_code == 400 and "no budget of VRAM" in refused.json()["error"]["message"]
+    for body, param in (({"gib": -1}, "gib"), ({}, "gib"), ({"gib": 1, "mib": 2}, "mib")):
+        wrong = server.http.post("/v1/vram", json=body)
+        assert wrong.status_code == 400 and wrong.json()["error"]["param"] == param
+    assert server.http.get("/v1/vram").status_code == 405

@@ -66,7 +66,7 @@ class Fatal:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """KEPT: what a PARK, RESTORE or SAVE has done."""
+    """KEPT: what a PARK, RESTORE, SAVE or VRAM has done."""
 
     verb: str
     counts: Mapping[str, int]

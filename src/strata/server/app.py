@@ -4,8 +4,9 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -31,6 +32,12 @@ from strata.server.stream import ClientGoneError, EventStream, unless_gone
 
 EARLY_ERROR_S = 0.5
 """A stream's answer is not begun for this long, so that a refusal still gets its own status code."""
+
+
+class VramFields(msgspec.Struct, frozen=True):
+    """Body of POST /v1/vram."""
+
+    gib: Annotated[float, msgspec.Meta(ge=0.0, le=16384.0)]
 
 
 class Api:
@@ -132,6 +139,13 @@ class Api:
             own["engine"] = dict(await engine.status())
         return JSONResponse(own)
 
+    async def vram(self, request: Request) -> Response:
+        """POST /v1/vram {"gib": X}: let experts take up to so much VRAM, and say what they take now."""
+        self._engine.require_ready()
+        fields = read_fields(await read_object(request, self._settings.body_mib << 20), VramFields, {})
+        found = await self._engine.resize(int(fields.gib * 1024))
+        return JSONResponse({"gib": found["arena_mib"] / 1024})
+
     async def metrics(self, request: Request) -> Response:
         """GET /metrics, for Prometheus."""
         engine = self._engine
@@ -190,6 +204,7 @@ def create_app(
     post = {
         "/v1/chat/completions": api.chat,
         "/v1/completions": api.completions,
+        "/v1/vram": api.vram,
     }
     get = {
         "/v1/models": api.models,

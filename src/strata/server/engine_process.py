@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.log import Log
@@ -20,6 +20,7 @@ from strata.engine.protocol import (
     Error,
     Fatal,
     Info,
+    Kept,
     Message,
     Of,
     Ready,
@@ -28,6 +29,8 @@ from strata.engine.protocol import (
     parse_event,
 )
 from strata.engine.request import QueueFullError, Request
+
+T = TypeVar("T")
 
 _LONGEST_LINE = 1 << 24
 
@@ -83,6 +86,7 @@ class EngineProcess:
         self._child: asyncio.subprocess.Process | None = None
         self._live: dict[str, asyncio.Queue[Event | Exception]] = {}
         self._asked: list[asyncio.Future[Mapping[str, Any]]] = []
+        self._resizing: list[asyncio.Future[Mapping[str, int]]] = []
         self._numbers = itertools.count(1)
         self._changed = asyncio.Condition()
         self._stopping = asyncio.Event()
@@ -137,6 +141,14 @@ class EngineProcess:
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         self._send("STAT")
+        return await answer
+
+    async def resize(self, mib: int) -> Mapping[str, int]:
+        """Let experts take up to so much VRAM -> what they take. RequestError: they cannot."""
+        self.require_ready()
+        answer: asyncio.Future[Mapping[str, int]] = asyncio.get_running_loop().create_future()
+        self._resizing.append(answer)
+        self._send(f"VRAM {mib}")
         return await answer
 
     def require_ready(self) -> Ready:
@@ -265,12 +277,14 @@ class EngineProcess:
                     del self._live[name]
             case Error(name, code, text) if name in self._live:
                 self._live.pop(name).put_nowait(_refusal(code, text))
+            case Kept("vram", counts) if self._resizing:
+                settle(self._resizing.pop(0), counts)
+            case Error("-", code, text) if self._resizing and text.startswith("vram: "):
+                settle(self._resizing.pop(0), _refusal(code, text.removeprefix("vram: ")))
             case Error("-", code, text):
                 self._log.warning("engine refused a line", code=code, reason=text)
             case Status(values) if self._asked:
-                answer = self._asked.pop(0)
-                if not answer.done():
-                    answer.set_result(values)
+                settle(self._asked.pop(0), values)
             case _:
                 pass  # events of a request that nobody waits for any more
 
@@ -285,8 +299,20 @@ class EngineProcess:
             queue.put_nowait(EngineAwayError(f"the answer was cut off: {why}"))
         asked, self._asked = self._asked, []
         for answer in asked:
-            if not answer.done():
-                answer.set_exception(EngineAwayError(why))
+            settle(answer, EngineAwayError(why))
+        resizing, self._resizing = self._resizing, []
+        for resized in resizing:
+            settle(resized, EngineAwayError(why))
+
+
+def settle(answer: "asyncio.Future[Mapping[str, T]]", found: Mapping[str, T] | Exception) -> None:
+    """Give an answer to whoever still waits for it."""
+    if answer.done():
+        return
+    if isinstance(found, Exception):
+        answer.set_exception(found)
+    else:
+        answer.set_result(found)
 
 
 def _refusal(code: str, text: str) -> Exception:
