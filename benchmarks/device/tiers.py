@@ -39,6 +39,7 @@ from kernels.product_data import activations, bank_of, differing
 HIDDEN, WIDTH, TOP_K, EXPERTS, LAYERS = 2560, 640, 10, 512, 48
 GATE, DOWN = FORMATS["IQ3_S"], FORMATS["IQ4_NL"]
 POOL_BLOCKS, BLOCK_BYTES = 16, 512 << 20
+PIN_BLOCK = 64 << 20
 VRAM_GBS, PCIE_GBS = 4450.0, 52.0
 """Measured limits of the card (device memory read; host to device)."""
 CHECKED = (("IQ3_S", "IQ4_NL"), ("Q8_0", "Q8_0"), ("Q4_K", "Q6_K"), ("IQ4_NL", "IQ4_NL"), ("BF16", "F16"))
@@ -50,18 +51,14 @@ LEARNED, TRIED = 500, 150
 def small(device: Device, native: Native, bank: ExpertBank, tiers: str, layers: int = 1) -> GpuExperts:
     """One bank with all experts in one place: "vram", "pcie", "cpu" or "mixed" (a third each)."""
     store = ExpertStore(dict.fromkeys(range(layers), bank))
-    pinned = PinnedStore(store, pinned_memory, 1 << 22)
+    pinned = PinnedStore(store, pinned_memory, PIN_BLOCK)
     count, nbytes = len(bank.gate) * layers, pinned.layouts[0].nbytes
     arena = {"vram": count, "pcie": 0, "cpu": 0, "mixed": count // 3}[tiers]
-    pin = {"vram": 0, "pcie": count + 8, "cpu": 0, "mixed": 2 * count // 3}[tiers]
-    sizes = Sizes(
-        arena * nbytes,
-        0,
-        -(-pin * nbytes // (1 << 22)) * (1 << 22),
-        1.0,
-        adapt=STILL,
-        block_bytes=max(1, arena) * nbytes,
-    )
+    pin = {"vram": 0, "pcie": count, "cpu": 0, "mixed": 2 * count // 3}[tiers]
+    each = PIN_BLOCK // nbytes
+    pin_bytes, block = -(-pin // each) * PIN_BLOCK, max(1, arena) * nbytes
+    share = 0.5 if tiers == "mixed" else 1.0
+    sizes = Sizes(arena * nbytes, 0, pin_bytes, share, adapt=STILL, block_bytes=block)
     return place_experts(device, native, pinned, TOP_K, sizes, cuda(device.torch_device))
 
 
@@ -83,6 +80,9 @@ def check(device: Device, native: Native) -> dict[str, int]:
                 wrong += differing(y.cpu(), cpu.experts(x, ids, weights, bank))
             experts.read_ledger()
             found[f"{gate}+{down} {tiers}"] = wrong
+            entries = experts.counters.entries.sum(axis=0)
+            if tiers != "mixed" and entries[("vram", "pcie", "cpu").index(tiers)] != entries.sum():
+                found[f"{gate}+{down} {tiers}: entries by way {entries.tolist()}"] = 1
             if experts.counters.disagreement():
                 found[f"{gate}+{down} {tiers}: {experts.counters.disagreement()}"] = 1
             experts.close()
