@@ -296,14 +296,14 @@ def decode(device: Device, experts: GpuExperts, trace: RoutingTrace, host_gbs: f
 
 
 def budgets(device: Device, native: Native, pool: Pool, rates: Rates, host_gbs: float) -> dict[str, Any]:
-    """Decoding behind both budgets with both curves; the found split, and each side alone."""
+    """Decoding behind both budgets with both curves by the found split, and once by each side alone."""
     found: dict[str, Any] = {}
     curves: Sequence[Curve] = (TYPICAL, ADVERSE)
     for curve in curves:
         trace = generate(curve, (LEARNED + TRIED, LAYERS, TOP_K), EXPERTS, 0.3, 1)
         counts = RoutingTrace(trace.ids[:LEARNED], EXPERTS, trace.origin).uses().astype(float)
         for gib in (12.0, 24.0):
-            for share in (None, 0.0, 1.0) if curve is TYPICAL else (None,):
+            for share in (None, 0.0, 1.0) if curve is TYPICAL and gib == 12.0 else (None,):
                 experts = place_pool(device, native, pool, gib, share, counts, rates)
                 name = f"{curve.name} {gib:g} GiB {'split' if share is None else 'cpu' if share == 0.0 else 'pcie'}"
                 found[name] = decode(device, experts, trace, host_gbs)
