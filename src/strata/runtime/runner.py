@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from strata.core.errors import EngineError, RequestError, UnsupportedError
+from strata.core.errors import EngineError, RequestError
 from strata.core.held import Held
 from strata.core.limits import Limits
+from strata.core.log import Log
 from strata.core.order import Order
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
@@ -18,6 +19,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
+from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.steps import Steps
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
@@ -57,11 +59,23 @@ class Spent:
 class DeviceRunner:
     """Runs windows through a model on one device and keeps the slots' states."""
 
-    def __init__(self, model: Model, ops: Ops, limits: Limits, tap: Tap | None = None, kv_type: KvType = "f32") -> None:
+    def __init__(
+        self,
+        model: Model,
+        ops: Ops,
+        limits: Limits,
+        tap: Tap | None = None,
+        kv_type: KvType = "f32",
+        keeping: Keeping | None = None,
+        log: Log | None = None,
+    ) -> None:
         self.model = model
         self.ops = ops
         self.limits = limits
-        self.states = SequenceStates(model.layouts, limits.slots, limits.context, kv_type)
+        self.states = SequenceStates(
+            model.layouts, limits.slots, limits.context, kv_type, pages=keeping.pages if keeping else None
+        )
+        self.cache, self.contents = prefix_cache(self.states, keeping or Keeping(), log or Log())
         self.forwarder = Steps(model, ops, self.states, tap)
         self.seats: dict[int, Seat] = {}
         self.steps = 0
@@ -69,15 +83,8 @@ class DeviceRunner:
         self.spent = Spent()
 
     def known(self, tokens: Sequence[int]) -> int:
-        """See `Runner.known`: the longest held sequence that `tokens` continues."""
-        return max((self.held(slot, tokens) for slot in range(self.limits.slots)), default=0)
-
-    def held(self, slot: int, tokens: Sequence[int]) -> int:
-        """Length of the slot's sequence when `tokens` strictly continues it, else 0."""
-        n = self.states.length[slot]
-        if not 0 < n < len(tokens):
-            return 0
-        return n if np.array_equal(self.states.tokens[slot, :n], np.asarray(tokens[:n])) else 0
+        """See `Runner.known`."""
+        return self.cache.known(tokens)
 
     def seat(
         self,
@@ -87,16 +94,18 @@ class DeviceRunner:
         most: int | None = None,
         marks: Sequence[int] = (),
     ) -> Held:
-        """See `Runner.seat`: a sequence that continues what the slot holds is not read again.
-
-        RequestError for token ids (also of a bias) outside the vocabulary, before anything changes.
-        """
+        """See `Runner.seat`; RequestError for token ids (also of a bias) outside the vocabulary, before all else."""
         self.check_ids(tokens, params)
-        kept = self.held(slot, tokens)
-        if not kept:
-            self.states.clear(slot)
+        self.forget(slot)
+        held, state = self.cache.seat(slot, tokens, most or len(tokens), marks)
+        self.contents.begin(slot, np.asarray(tokens[: held.tokens], np.int64), state)
         self.seats[slot] = Seat(params, TokenCounts(tokens))
-        return Held(kept)
+        return held
+
+    def forget(self, slot: int) -> None:
+        """Empty the slot; what was kept of its sequence stays."""
+        self.cache.forget(slot)
+        self.states.clear(slot)
 
     def check_ids(self, tokens: Sequence[int], params: SamplingParams) -> None:
         """RequestError when an id is outside the vocabulary."""
@@ -107,11 +116,15 @@ class DeviceRunner:
                 raise RequestError(f"ids of {field} must be from 0 to {size - 1}, found {bad}", param=field)
 
     def release(self, slot: int) -> None:
-        """See `Runner.release`: the state stays, for a request that continues it."""
+        """See `Runner.release`: what it holds is kept, for any sequence that goes on from it."""
         self.seats.pop(slot, None)
-        if slot in self.states.open:
-            # A window that never finished leaves a torn state behind.
-            self.states.clear(slot)
+        if slot not in self.states.open:  # a window that never finished leaves a torn state behind
+            self.cache.release(slot, self.sequence(slot))
+        self.forget(slot)
+
+    def sequence(self, slot: int) -> npt.NDArray[np.int64]:
+        """The tokens that the slot holds."""
+        return self.states.tokens[slot, : self.states.length[slot]]
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """See `Runner.draft`: no drafter is built, so nothing is proposed."""
@@ -123,6 +136,7 @@ class DeviceRunner:
             return self._step(windows)
         except BaseException:
             for window in windows:
+                self.cache.fail(window.slot)
                 self.states.clear(window.slot)
             raise
 
@@ -137,6 +151,7 @@ class DeviceRunner:
             self.spent.draw += (drew := time.perf_counter_ns()) - began
             dropped = window.score - len(drawn)
             self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
+            self.cache.committed(window.slot, self.sequence(window.slot))
             self.spent.commit += time.perf_counter_ns() - drew
             results.append(Stepped(window.slot, drawn, self.states.length[window.slot]))
         self.steps += 1
@@ -194,10 +209,11 @@ class DeviceRunner:
         """See `Runner.order`."""
         if order.verb == "vram":
             return {"arena_mib": self.model.experts.resize(order.mib << 20) >> 20}
-        raise UnsupportedError("conversations are not kept outside of slots")
+        return self.cache.order(order)
 
     def close(self) -> None:
-        """See `Runner.close`: nothing is written."""
+        """See `Runner.close`."""
+        self.cache.close()
 
     def status(self) -> Mapping[str, object]:
         """See `Runner.status`."""
@@ -207,6 +223,6 @@ class DeviceRunner:
             "steps": self.steps,
             "rows": self.rows,
             "held_tokens": list(self.states.length),
-            "free_pages": len(self.states.pages.free),
+            "kept": self.cache.status(),
             "experts": self.model.experts.status(),
         }

@@ -1,6 +1,6 @@
 """Everything the slots of one engine remember, behind reserve, commit, rollback, snapshot and restore."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -57,9 +57,11 @@ class SequenceStates:
         context: int,
         kv_type: KvType = "f32",
         memory: Memory = HOST,
+        pages: int | None = None,
     ) -> None:
         """All slots empty, everything that operations read in `memory`.
 
+        The slots share `pages` pages; None = as many as all of them can ever fill.
         UnsupportedError when blocks of an indexer do not fit the pages evenly, or heads the type of the cache.
         """
         for layout in layouts:
@@ -72,7 +74,7 @@ class SequenceStates:
                     f"an int8 cache of heads of {layout.kv.head_dim} values: expected a multiple of {KV_BLOCK}",
                 )
         pages_per_slot = -(-context // PAGE)
-        pages = slots * pages_per_slot
+        pages = slots * pages_per_slot if pages is None else pages
         self.context = context
         self.pages = PageTable(slots, pages_per_slot, pages, PAGE)
         self.memory = memory
@@ -83,6 +85,8 @@ class SequenceStates:
         self.open: dict[int, OpenWindow] = {}
         self.layouts = tuple(layouts)
         self.kv_type = kv_type
+        self.reclaim: Callable[[int], None] = lambda count: None
+        """Called before pages are taken, with how many are to be free; whoever keeps prefixes gives some up."""
         self.hashing = any(layout.ngram is not None for layout in layouts)
         """Whether operations read the slots' tokens."""
         self.layers = [self._layer(layout, slots, pages) for layout in layouts]
@@ -125,12 +129,22 @@ class SequenceStates:
             raise EngineError(f"slot {slot} has a window open already")
         if start + len(tokens) > self.context:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
-        taken = self.pages.grow(slot, start + len(tokens))
-        if taken:
-            self._list_pages(slot, len(self.pages.held[slot]) - len(taken))
+        self._grow(slot, start, start + len(tokens))
         self._write_tokens(slot, start, tokens)
         self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
         self.journaling = self.journaling or keep
+
+    def _grow(self, slot: int, start: int, stop: int) -> None:
+        """Pages of its own for positions `start` to `stop`; what lies on shared ones is copied first."""
+        self.reclaim(self.pages.wanted(slot, start, stop))
+        taken = self.pages.grow(slot, start, stop)
+        copies = [(page.page, page.copy_of) for page in taken if page.copy_of is not None]
+        if copies:
+            to, of = torch.tensor(copies).T
+            for _, tensor in self.planes():
+                tensor[to] = tensor[of]
+        if taken:
+            self._list_pages(slot, min(page.place for page in taken))
 
     def _list_pages(self, slot: int, first: int) -> None:
         """Write the slot's pages from place `first` on into the table."""
@@ -210,7 +224,7 @@ class SequenceStates:
         """Forget the slot's sequence, and its open window if there is one."""
         self._close(slot)
         self.length[slot] = 0
-        self.pages.shrink(slot, 0)
+        self.pages.empty(slot)
         for layer in self.layers:
             for tensor in (layer.conv, layer.delta, layer.ngram):
                 if tensor is not None:
@@ -222,8 +236,8 @@ class SequenceStates:
             raise EngineError(f"slot {slot} has a window open; a snapshot would be torn")
         n = self.length[slot]
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
-        paged = {name: tensor[held] for name, tensor in self._planes()}
-        recurrent = {name: tensor[slot].clone() for name, tensor in self._recurrent()}
+        paged = {name: tensor[held] for name, tensor in self.planes()}
+        recurrent = {name: tensor[slot].clone() for name, tensor in self.recurrent()}
         return Snapshot(self.tokens[slot, :n].copy(), paged, recurrent)
 
     def restore(self, slot: int, snapshot: Snapshot) -> None:
@@ -232,17 +246,27 @@ class SequenceStates:
         n = len(snapshot.tokens)
         if n > self.context:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, the snapshot has {n}")
-        self.pages.grow(slot, n)
-        self._list_pages(slot, 0)
+        self._grow(slot, 0, n)
         held = torch.tensor(self.pages.held[slot], dtype=torch.int64)
-        for name, tensor in self._planes():
+        for name, tensor in self.planes():
             tensor[held] = snapshot.paged[name]
-        for name, tensor in self._recurrent():
+        for name, tensor in self.recurrent():
             tensor[slot] = snapshot.recurrent[name]
         self._write_tokens(slot, 0, snapshot.tokens)
         self.length[slot] = n
 
-    def _planes(self) -> list[tuple[str, torch.Tensor]]:
+    def begin(self, slot: int, tokens: npt.NDArray[np.int64], state: Mapping[str, torch.Tensor]) -> None:
+        """The cleared slot, whose pages hold `tokens` already, goes on from there with `state` (empty: none)."""
+        if len(tokens):
+            self._list_pages(slot, 0)
+            self._write_tokens(slot, 0, tokens)
+        for name, tensor in self.recurrent():
+            if state:
+                tensor[slot] = state[name].view(tensor.dtype).view(tensor.shape[1:]).to(tensor.device)
+        self.length[slot] = len(tokens)
+
+    def planes(self) -> list[tuple[str, torch.Tensor]]:
+        """Everything that lies on pages, by name: [pages, ...]."""
         found = []
         for i, layer in enumerate(self.layers):
             planes = {"k": layer.keys, "v": layer.values, "raw": layer.raw_keys, "block": layer.block_keys}
@@ -252,7 +276,8 @@ class SequenceStates:
             found += [(name, tensor) for name, tensor in scales if tensor is not None]
         return found
 
-    def _recurrent(self) -> list[tuple[str, torch.Tensor]]:
+    def recurrent(self) -> list[tuple[str, torch.Tensor]]:
+        """Everything that slots keep besides, by name: [slots, ...]."""
         found = []
         for i, layer in enumerate(self.layers):
             tensors = {"conv": layer.conv, "delta": layer.delta, "ngram": layer.ngram}

@@ -1,0 +1,71 @@
+"""From settings to a prefix cache on the states of all slots."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from strata import __version__
+from strata.core.log import Log
+from strata.state.archive import Archive, digest
+from strata.state.cache import PrefixCache
+from strata.state.contents import StateContents
+from strata.state.prefix import PrefixTree
+from strata.state.sequence import PAGE, SequenceStates
+from strata.state.stops import Spacing
+from strata.state.tiers import Disk, Tiers
+from strata.state.writer import Writer
+
+
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """Where conversations survive the process."""
+
+    folder: Path
+    budget: int
+    """Bytes."""
+    model: str
+    """Which model's they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What is kept of sequences that were read, and for how long."""
+
+    pages: int | None = None
+    """Pages that all slots and kept prefixes share; None = as many as the slots can fill."""
+    ram_bytes: int = 1 << 30
+    """For recurrent states, and for pages that had to leave the pool."""
+    spacing: Spacing = field(default=Spacing(PAGE, 8 * PAGE))
+    disk: OnDisk | None = None
+
+
+def identity_of(model: str, contents: StateContents, states: SequenceStates, spacing: Spacing) -> bytes:
+    """Names everything that a kept byte depends on: model, arithmetic, types, shapes, grid."""
+    facts: Mapping[str, object] = {
+        "model": model,
+        "version": __version__,
+        "device": states.memory.device.type,
+        "kv_type": states.kv_type,
+        "page": PAGE,
+        "grid": spacing.grid,
+        "pages": contents.page_sizes,
+        "state": contents.state_sizes,
+        "layouts": repr(states.layouts),
+    }
+    return digest(json.dumps(facts, sort_keys=True).encode())
+
+
+def prefix_cache(states: SequenceStates, keeping: Keeping, log: Log) -> tuple[PrefixCache, StateContents]:
+    """The cache, and the way its bytes go."""
+    contents = StateContents(states)
+    disk, key = None, b"memory only"
+    if keeping.disk is not None:
+        key = identity_of(keeping.disk.model, contents, states, keeping.spacing)
+        folder = keeping.disk.folder / key.hex()
+        archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE)
+        disk = Disk(archive, Writer(archive, contents.gather), keeping.disk.budget)
+    tree = PrefixTree(PAGE, bool(contents.state_bytes), key)
+    tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, log)
+    states.reclaim = tiers.reclaim
+    return PrefixCache(tiers, keeping.spacing), contents

@@ -1,0 +1,265 @@
+"""Prefix cache: sequences go on from what any earlier one left behind, also while that one is still running.
+
+One is asked when a slot gets a sequence (`seat`), told of every committed length (`committed`) and of the end
+(`release`, `fail`). What is kept is never changed: a slot that goes on from it copies the page it writes to.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from strata.core.errors import CapacityError, UnsupportedError
+from strata.core.held import Held
+from strata.core.order import Order
+from strata.state.archive import ArchiveError, key_of
+from strata.state.prefix import Blob, Match, Node, PrefixTree, Tokens
+from strata.state.stops import Spacing
+from strata.state.tiers import Tiers
+
+
+class PrefixCache:
+    """Everything but the tensors; `Tiers.contents` has those."""
+
+    def __init__(self, tiers: Tiers, spacing: Spacing) -> None:
+        self.tiers = tiers
+        self.tree: PrefixTree = tiers.tree
+        self.pages = tiers.pages
+        self.spacing = spacing
+        self.stops: dict[int, frozenset[int]] = {}
+        self.paths: dict[int, Node] = {}
+        """What a slot's sequence goes on from, or has left behind; pinned."""
+        self.made: dict[int, list[Node]] = {}
+        """What its present sequence has left behind."""
+        self.hits: Counter[str] = Counter()
+        self.tokens: Counter[str] = Counter()
+        self._status: dict[str, object] | None = None
+        if tiers.disk is not None:
+            self.find_files()
+
+    def find_files(self) -> None:
+        """Put what lies on disk into the tree; what cannot be used gets a warning and counts for nothing."""
+        disk = self.tiers.disk
+        assert disk is not None
+        nodes = {self.tree.root.key: self.tree.root}
+        entries = disk.archive.scan(
+            lambda error: self.tiers.log.warning("file ignored", file=error.file, reason=error.reason)
+        )
+        for entry in entries:
+            parent = nodes.get(entry.parent)
+            if parent is None or entry.start > parent.end:
+                disk.archive.delete(entry.key)  # what it goes on from is gone
+                continue
+            node = self.tree.add(entry.key, Match(parent, entry.start), entry.tokens)
+            node.saved, node.saved_state = entry.nbytes, entry.state
+            nodes[entry.key] = node
+        for entry in sorted(entries, key=lambda entry: entry.used):
+            if entry.key in nodes:
+                self.tree.touch(nodes[entry.key])
+        self.tiers.make_disk(0)
+
+    # --- a slot's sequence -----------------------------------------------------------------------------------
+
+    def known(self, tokens: Sequence[int]) -> int:
+        """How many leading tokens need no reading."""
+        ids = np.asarray(tokens, np.int64)
+        return self.tree.match(ids, len(ids) - 1).length
+
+    def seat(self, slot: int, tokens: Sequence[int], most: int, marks: Iterable[int]) -> tuple[Held, Blob]:
+        """Give the empty `slot` what is kept of `tokens` -> (what it holds, the recurrent state to begin with).
+
+        CapacityError, with the slot untouched, when a sequence of `most` tokens finds no room beside the others.
+        """
+        self.tiers.poll()
+        self._status = None
+        ids = np.asarray(tokens, np.int64)
+        match, tier, state = self._bring(ids, len(ids) - 1, max(most, len(ids)))
+        self.pages.adopt(slot, self.tree.places(match))
+        self.pages.claim(slot, match.length, max(most, len(ids)))
+        self.paths[slot], self.made[slot] = match.node, []
+        stops = self.spacing.stops(match.length, len(ids), marks)
+        self.stops[slot] = frozenset(stops)
+        self.tree.touch(match.node)
+        self.hits[tier if match.length else "none"] += 1
+        self.tokens[tier] += match.length
+        return Held(match.length, tier, stops), state
+
+    def _bring(self, ids: Tokens, limit: int, most: int) -> tuple[Match, str, Blob]:
+        """The longest prefix that can be had, pinned and in the pool; where it was; its state."""
+        while True:
+            match = self._with_room(ids, limit, most)
+            self.tree.pin(match.node, 1)
+            try:
+                return (match, *self._load(match))
+            except ArchiveError:  # the next longest, then
+                self.tree.pin(match.node, -1)
+            except BaseException:
+                self.tree.pin(match.node, -1)
+                raise
+
+    def _with_room(self, ids: Tokens, limit: int, most: int) -> Match:
+        """The longest match that leaves room for `most` tokens; at last none, so that all else can give way."""
+        best = self.tree.match(ids, limit)
+        for match in (best, Match(self.tree.root, 0)):
+            path = match.node.path()
+            loads = sum(self.tiers.span(node) for node in path if node.pages is None)
+            needed = loads + self.pages.count(most) - match.length // self.pages.page
+            unused = self.tiers.reclaimable(but=path)
+            if needed <= self.pages.room + unused:
+                return match
+        free, room = len(self.pages.free), self.pages.room
+        raise CapacityError(
+            f"{most} tokens need {needed} pages of {self.pages.page}, {max(0, room + unused)} of {self.pages.pages} "
+            f"can be had: {free} are free, {unused} hold prefixes that nobody uses, {free - room} are promised",
+            param="tokens",
+        )
+
+    def _load(self, match: Match) -> tuple[str, Blob]:
+        tier, node = self.tiers.load(match.node), match.node
+        if not self.tree.recurrent or not match.length:
+            return tier, {}
+        if node.state is not None:
+            return tier, node.state
+        state = self.tiers.read(node, "state")
+        if self.tiers.make_ram(self.tiers.contents.state_bytes):
+            node.state = state
+        return "disk", state
+
+    def committed(self, slot: int, tokens: Tokens) -> None:
+        """The slot's sequence is `tokens` now; kept when it has a length that is."""
+        length = len(tokens)
+        if slot in self.paths and (length in self.stops[slot] or length % self.spacing.every == 0):
+            self._keep(slot, tokens)
+
+    def release(self, slot: int, tokens: Tokens) -> None:
+        """The slot's sequence is over, and whole; the slot's pages are to be emptied by the caller afterwards."""
+        if slot not in self.paths:
+            return
+        self.tiers.poll()
+        if len(tokens):
+            self._keep(slot, tokens)
+        path = self.paths[slot].path()
+        self.forget(slot)
+        for node in path:
+            self.tiers.save(node)
+
+    def fail(self, slot: int) -> None:
+        """What the slot's sequence left behind cannot be trusted."""
+        made = self.made.get(slot, [])
+        self.forget(slot)
+        for node in made:
+            if not node.gone and not node.users:
+                self.tiers.drop(node)
+
+    def forget(self, slot: int) -> None:
+        """The slot holds no sequence any more."""
+        self._status = None
+        node = self.paths.pop(slot, None)
+        if node is not None:
+            self.tree.pin(node, -1)
+            del self.stops[slot], self.made[slot]
+
+    def _keep(self, slot: int, tokens: Tokens) -> None:
+        self._status = None
+        base = self.tree.base(tokens)
+        node = base.node
+        if base.length < len(tokens) or (self.tree.recurrent and node.state is None and not node.saved_state):
+            self.tree.pin(node, 1)
+            fits = self.tiers.make_ram(self.tiers.contents.state_bytes)
+            self.tree.pin(node, -1)
+            if not fits or node.gone:
+                return
+            if base.length < len(tokens):
+                new = tokens[base.length :].copy()
+                node = self.tree.add(key_of(base.node.key, base.length, new), base, new)
+                node.pages = self.pages.held[slot][node.start // self.pages.page : self.pages.count(node.end)]
+                self.pages.retain(node.pages)
+                self.made[slot].append(node)
+            node.state = self.tiers.contents.state_of(slot)
+        self.tree.pin(node, 1)
+        self.tree.pin(self.paths[slot], -1)
+        self.paths[slot] = node
+        self.tree.touch(node)
+
+    # --- orders and counts -----------------------------------------------------------------------------------
+
+    def order(self, order: Order) -> Mapping[str, int]:
+        """See `Runner.order`."""
+        self.tiers.poll()
+        self._status = None
+        if order.verb == "park":
+            idle = [node for node in self.tree.nodes() if node.pages is not None and not node.users]
+            for node in reversed(idle):
+                if not node.gone:
+                    self.tiers.park(node)
+            return {"parked": sum(not node.gone for node in idle), "dropped": sum(node.gone for node in idle)}
+        if order.verb == "save":
+            return self._save_all()
+        ids = np.asarray(order.tokens, np.int64)
+        match, _, _ = self._bring(ids, len(ids), len(ids))
+        self.tree.pin(match.node, -1)
+        self.tree.touch(match.node)
+        return {"tokens": match.length}
+
+    def _save_all(self) -> Mapping[str, int]:
+        if self.tiers.disk is None:
+            raise UnsupportedError("no disk was given for conversations", "start with --state-disk-gib")
+        unsaved = [node for node in self.tree.nodes() if not node.saved and not node.writing]
+        # Pages on the way to disk cannot be freed, so they must not be ones that were promised.
+        writing = 0
+        for node in unsaved:
+            spare = self.pages.room + self.tiers.reclaimable() - len(node.pages or ())
+            writing += spare >= 0 and self.tiers.save(node)
+        return {"writing": writing, "left": len(unsaved) - writing}
+
+    def clear(self) -> None:
+        """Keep nothing but what slots use; files stay."""
+        self._status = None
+        for node in self.tree.nodes():
+            if not (node.users or node.saved or node.gone):
+                self.tiers.drop(node)
+
+    def status(self) -> Mapping[str, object]:
+        """Plain values; what nothing changed is not counted again."""
+        if self._status is None:
+            nodes = self.tree.nodes()
+            held = sum(len(node.pages) for node in nodes if node.pages is not None)
+            disk = self.tiers.disk
+            self._status = {
+                "prefixes": len(nodes),
+                "bytes": {
+                    "pages": held * self.tiers.contents.page_bytes,
+                    "ram": self.tiers.ram(),
+                    "disk": self.tiers.saved(),
+                },
+                "budget": {"ram": self.tiers.ram_budget, "disk": disk.budget if disk is not None else 0},
+                "shared_pages": sum(holders > 1 for holders in self.pages.holders),
+                "hits": dict(self.hits),
+                "hit_tokens": dict(self.tokens),
+                "moved": dict(self.tiers.moved),
+            }
+        return {
+            "pages": self.pages.pages,
+            "free_pages": len(self.pages.free),
+            "promised_pages": len(self.pages.free) - self.pages.room,
+            **self._status,
+        }
+
+    def close(self) -> None:
+        """Write what waits to be written."""
+        if self.tiers.disk is not None:
+            self.tiers.disk.writer.close()
+            self.tiers.poll()
+
+    def check(self) -> None:
+        """Raise AssertionError when pages, pins or budgets do not add up."""
+        nodes = self.tree.nodes()
+        self.pages.check(page for node in nodes for page in node.pages or ())
+        pinned = Counter(id(each) for node in self.paths.values() for each in node.path())
+        pinned += Counter(id(each) for node in nodes if node.writing for each in node.path())
+        assert all(node.users == pinned[id(node)] for node in nodes), "a path is pinned too often, or not at all"
+        assert all(node.pages is not None or node.parked is not None or node.saved for node in nodes), "nowhere"
+        assert all(node.pages is None or node.parked is None for node in nodes), "in the pool and in RAM"
+        assert all(child.used <= node.used for node in nodes for child in node.children), "older than what is below"
+        assert self.tiers.ram() <= self.tiers.ram_budget, "more in RAM than its budget"
+        assert self.pages.room + self.tiers.reclaimable() >= 0, "more was promised than can be had"

@@ -1,0 +1,177 @@
+"""What is gone on with from pages, RAM or disk gives the bits of a cold read, for every architecture."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from models.made import load, ops_of, path_of, same_bits
+from oracles.build import GGUF_NAMES
+from strata.core.limits import Limits
+from strata.core.order import Order
+from strata.core.window import Window
+from strata.runtime.keeping import Keeping, OnDisk
+from strata.runtime.runner import DeviceRunner
+from strata.sampling.params import SamplingParams
+from strata.state.stops import Spacing
+
+SPACING = Spacing(64, 128)
+VOCABULARY = 199
+TEXT = [int(token) for token in np.random.default_rng(7).integers(0, VOCABULARY, 230)]
+LONGER = [*TEXT[:210], *TEXT[:20]]
+
+
+@functools.cache
+def model_of(name):
+    return load(path_of(name, "gguf"), ops_of())
+
+
+def made(name, folder=None, kv_type="f32", pages=None, ram=1 << 24):
+    disk = None if folder is None else OnDisk(folder, 1 << 26, name)
+    keeping = Keeping(pages, ram, SPACING, disk)
+    return DeviceRunner(model_of(name), ops_of(), Limits(3, 256, 256), kv_type=kv_type, keeping=keeping)
+
+
+def read(runner, slot, tokens, marks=()):
+    """Seat, and read in windows that end where states are kept -> (what was held, logits of the last window)."""
+    held = runner.seat(slot, tokens, SamplingParams(), len(tokens) + 8, marks)
+    start = held.tokens
+    for stop in (*held.stops, len(tokens)):
+        if stop < len(tokens):
+            runner.step([Window(slot, start, tuple(tokens[start:stop]), 0)])
+            start = stop
+    window = tuple(tokens[start:])
+    logits = runner.forward([Window(slot, start, window, len(window))])
+    runner.states.commit(slot, len(window), runner.ops)
+    return held, logits
+
+
+def cold(runner, tokens, rows):
+    """The logits of the last rows of one whole read that knows nothing."""
+    runner.forget(2)
+    logits = runner.forward([Window(2, 0, tuple(tokens), rows)])
+    runner.states.commit(2, len(tokens), runner.ops)
+    runner.forget(2)
+    return logits
+
+
+def agrees(runner, tokens, held, tier, marks=()):
+    """Whether going on gives the cold bits; what was held, and from where, is as expected."""
+    found, logits = read(runner, 0, tokens, marks)
+    assert (found.tokens, found.tier) == (held, tier)
+    same = same_bits(logits, cold(runner, tokens, len(logits)))
+    runner.forget(0)
+    runner.cache.check()
+    return same
+
+
+def finished(runner, tokens, marks=()):
+    """A conversation that was read and is over."""
+    read(runner, 1, tokens, marks)
+    runner.release(1)
+    while any(node.writing for node in runner.cache.tree.nodes()):
+        runner.cache.tiers.poll()
+
+
+@pytest.mark.parametrize("name", GGUF_NAMES)
+def test_every_tier_gives_the_bits_of_a_cold_read(name, tmp_path):
+    runner = made(name, tmp_path)
+    finished(runner, TEXT[:210])
+    assert agrees(runner, LONGER, 210, "pages")
+    assert runner.order(Order("park"))["dropped"] == 0
+    assert agrees(runner, LONGER, 210, "ram")
+    assert agrees(runner, LONGER, 210, "pages")
+    runner.close()
+    assert runner.status()["kept"]["bytes"]["disk"] > 0
+    again = made(name, tmp_path)
+    assert again.known(LONGER) == 210
+    assert agrees(again, LONGER, 210, "disk")
+    assert agrees(again, LONGER, 210, "pages")
+
+
+@pytest.mark.parametrize("name", GGUF_NAMES)
+def test_an_edit_goes_on_below_the_change(name):
+    runner = made(name)
+    finished(runner, TEXT[:210], marks=[75, 140])
+    recurrent = runner.cache.tree.recurrent
+    edited = [*TEXT[:150], *TEXT[:30]]
+    assert agrees(runner, edited, 128 if recurrent else 150, "pages")
+    other = [*TEXT[:100], *TEXT[:30]]
+    assert agrees(runner, other, 64 if recurrent else 100, "pages")
+    # And what they went on from is as it was.
+    assert agrees(runner, LONGER, 210, "pages")
+
+
+@pytest.mark.parametrize("kv_type", ["bf16", "int8"])
+def test_every_kind_of_cache_comes_back_from_disk(kv_type, tmp_path):
+    runner = made("qwen4_exp", tmp_path, kv_type)
+    finished(runner, TEXT[:210])
+    runner.close()
+    assert agrees(made("qwen4_exp", tmp_path, kv_type), LONGER, 210, "disk")
+
+
+def test_two_that_run_share_pages_and_neither_sees_the_other():
+    runner = made("qwen4_exp")
+    read(runner, 0, TEXT[:150], marks=[128])
+    held, second = read(runner, 1, [*TEXT[:128], *TEXT[:40]])
+    assert held.tokens == 128 and runner.states.pages.held[0][:2] == runner.states.pages.held[1][:2]
+    assert runner.status()["kept"]["shared_pages"] >= 2
+    step = [Window(0, 150, (3, 4), 2), Window(1, 168, (5, 6), 2)]
+    logits = runner.forward(step)
+    for window in step:
+        runner.states.commit(window.slot, 2, runner.ops)
+    assert same_bits(second, cold(runner, [*TEXT[:128], *TEXT[:40]], len(second)))
+    assert same_bits(logits[:2], cold(runner, [*TEXT[:150], 3, 4], 2))
+    assert same_bits(logits[2:], cold(runner, [*TEXT[:128], *TEXT[:40], 5, 6], 2))
+    runner.cache.check()
+
+
+def test_more_conversations_than_pages_go_to_ram_and_come_back():
+    runner = made("qwen4_exp", pages=8)
+    texts = [[(t + i) % VOCABULARY for t in TEXT[:200]] for i in range(4)]
+    for text in texts:
+        finished(runner, text)
+    for text in texts:
+        held, logits = read(runner, 0, [*text, 1, 2, 3])
+        assert (held.tokens, held.tier) == (200, "ram") or text is texts[3]
+        runner.forget(0)
+        plain = made("qwen4_exp")
+        assert same_bits(logits, cold(plain, [*text, 1, 2, 3], len(logits)))
+    runner.cache.check()
+
+
+def flip(array, at=0):
+    """The sign of the float32 that starts at byte `at`."""
+    array[at + 3] ^= 0x80
+
+
+@pytest.mark.parametrize("name", GGUF_NAMES)
+def test_a_flipped_byte_in_a_parked_page_is_seen(name):
+    """Negative control: one byte of one value of the last run, in each layer that has values."""
+    runner = made(name)
+    finished(runner, TEXT[:210])
+    planes = [name for name in runner.contents.page_sizes if name.endswith(".v")]
+    for plane in planes:
+        at = 17 * 4 * dict(runner.states.planes())[plane].shape[-1]  # of the last entry: it is always looked at
+        runner.order(Order("park"))
+        (node,) = [node for node in runner.cache.tree.nodes() if node.end == 210]
+        flip(node.parked[plane], at)
+        assert not agrees(runner, LONGER, 210, "ram"), plane
+        runner.order(Order("park"))
+        flip(node.parked[plane], at)
+        assert agrees(runner, LONGER, 210, "ram")
+    assert planes
+
+
+@pytest.mark.parametrize("name", ["qwen3_next", "qwen3_5_moe", "qwen4_exp"])
+def test_a_flipped_byte_in_a_kept_state_is_seen(name):
+    """Negative control: one byte of the largest value of every array of the recurrent state."""
+    runner = made(name)
+    finished(runner, TEXT[:210])
+    (node,) = [node for node in runner.cache.tree.nodes() if node.end == 210]
+    for which, array in node.state.items():
+        at = 4 * int(np.abs(array.view(np.float32)).argmax())
+        flip(array, at)
+        assert not agrees(runner, LONGER, 210, "pages"), which
+        flip(array, at)
+    assert agrees(runner, LONGER, 210, "pages")
