@@ -32,7 +32,7 @@ DISTINCT_BYTES = 600_000_000
 LIMIT_GBS = 4450.0
 """Device memory read of the card (gpu.md 1)."""
 DENSE = ("Q8_0", "Q4_0", "IQ4_NL", "Q4_K", "Q5_K", "Q6_K", "IQ3_S", "IQ2_XS", "MXFP4", "NVFP4", "BF16", "FP8")
-EXPERTS = (("Q8_0", "Q8_0"), ("IQ4_NL", "IQ4_NL"), ("Q4_K", "Q4_K"), ("IQ3_S", "IQ4_NL"))
+EXPERTS = (("Q8_0", "Q8_0"), ("IQ4_NL", "IQ4_NL"), ("Q4_K", "IQ4_NL"), ("IQ3_S", "IQ4_NL"))
 """Formats of gate and up, and of down."""
 
 Seconds = float

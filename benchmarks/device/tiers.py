@@ -42,7 +42,7 @@ POOL_BLOCKS, BLOCK_BYTES = 16, 512 << 20
 PIN_BLOCK = 64 << 20
 VRAM_GBS, PCIE_GBS = 4450.0, 52.0
 """Measured limits of the card (device memory read; host to device)."""
-CHECKED = (("IQ3_S", "IQ4_NL"), ("Q8_0", "Q8_0"), ("Q4_K", "Q6_K"), ("IQ4_NL", "IQ4_NL"), ("BF16", "F16"))
+CHECKED = (("IQ3_S", "IQ4_NL"), ("Q8_0", "Q8_0"), ("Q4_K", "Q5_0"), ("IQ4_NL", "IQ4_NL"), ("BF16", "F16"))
 STILL = AdaptSettings(every=0)
 LEARNED, TRIED = 500, 150
 """Tokens that say what is resident, and tokens that are decoded."""
