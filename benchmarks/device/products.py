@@ -136,7 +136,8 @@ def expert_rates(device: Device, gate: str, down: str) -> dict[str, Any]:
     kinds = [one.gate[0], one.up[0], one.down[0]]
     expert_bytes = sum(weight_bytes(w) for w in kinds)
     count = max(160, DISTINCT_BYTES // expert_bytes)
-    table = table_of(device, ExpertBank(*(tuple(copies(device, w, count)) for w in kinds)))
+    bank = ExpertBank(*(tuple(copies(device, w, count)) for w in kinds))  # the table holds its addresses only
+    table = table_of(device, bank)
     found: dict[str, Any] = {"expert_bytes": expert_bytes}
     for rows in (1, 2, 4, 8):
         x = on_device(device, activations(rows, HIDDEN, rng) * 0.01)
@@ -152,6 +153,7 @@ def expert_rates(device: Device, gate: str, down: str) -> dict[str, Any]:
         found[str(rows)] = {"us": seconds * 1e6, "limit_us": least * 1e6, "share": least / seconds}
         if rows in (1, 8):
             found[f"parts of {rows}"] = parts(device, x, ids, factors, table)
+    del bank
     return found
 
 
