@@ -9,7 +9,11 @@ from collections.abc import Sequence
 import torch
 
 from strata.kernels.activate import gpu as activate_gpu
+from strata.kernels.attention import gpu as attention_gpu
 from strata.kernels.cache import gpu as cache_gpu
+from strata.kernels.choose import gpu as choose_gpu
+from strata.kernels.conv import gpu as conv_gpu
+from strata.kernels.delta_rule import gpu as delta_rule_gpu
 from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
 from strata.kernels.embed import gpu as embed_gpu
@@ -21,7 +25,9 @@ from strata.kernels.ngram import gpu as ngram_gpu
 from strata.kernels.norm import gpu as norm_gpu
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
 from strata.kernels.rope import gpu as rope_gpu
+from strata.kernels.route import gpu as route_gpu
 from strata.kernels.rows import gpu as rows_gpu
+from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
@@ -69,13 +75,13 @@ class GpuOps:
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
     ) -> torch.Tensor:
         """See Ops.attention."""
-        raise NotImplementedError("attention on a device")
+        return attention_gpu.attention(self.device, q, keys, values, rows, scale)
 
     def select_blocks(
         self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.select_blocks."""
-        raise NotImplementedError("select_blocks on a device")
+        return sparse_gpu.select_blocks(self.device, q, block_keys, rows, ratio, budget)
 
     def sparse_attention(
         self,
@@ -88,7 +94,7 @@ class GpuOps:
         count: torch.Tensor,
     ) -> torch.Tensor:
         """See Ops.sparse_attention."""
-        raise NotImplementedError("sparse_attention on a device")
+        return sparse_gpu.sparse_attention(self.device, q, keys, values, rows, scale, positions, count)
 
     def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
         """See Ops.cache_write."""
@@ -102,7 +108,7 @@ class GpuOps:
         self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
     ) -> torch.Tensor:
         """See Ops.causal_conv."""
-        raise NotImplementedError("causal_conv on a device")
+        return conv_gpu.causal_conv(self.device, x, weight, history, rows, dilation)
 
     def delta_rule(
         self,
@@ -116,11 +122,11 @@ class GpuOps:
         eps: float,
     ) -> torch.Tensor:
         """See Ops.delta_rule."""
-        raise NotImplementedError("delta_rule on a device")
+        return delta_rule_gpu.delta_rule(self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""
-        raise NotImplementedError("route on a device")
+        return route_gpu.route(self.device, logits, top_k, renormalise)
 
     def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
         """See Ops.experts."""
@@ -192,4 +198,4 @@ class GpuOps:
         self, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
     ) -> int:
         """See Ops.choose."""
-        raise NotImplementedError("choose on a device")
+        return choose_gpu.choose(self.device, logits, temperature, top_k, top_p, min_p, uniform)

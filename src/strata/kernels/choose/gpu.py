@@ -1,0 +1,101 @@
+"""Tokens of rows of logits on a device (csrc/device/choose.h); tokens as sampling/sample.py and choose/naive.py.
+
+What a row asks for lies in `DrawRows`, a few tensors at fixed addresses, so a captured step can end with `draw`: the
+host writes the wishes before the step and reads back one int32 for each row. Penalties and bias change the logits
+before; log-probabilities are of logits that were fetched (sampling/sample.py).
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.choose.naive import MOST_VALUES
+from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.device_addresses import address, floats, integers
+
+LARGEST, TOKENS = Kernel("choose", "choose_largest"), Kernel("choose", "choose_tokens")
+TOKEN_THREADS = 1024
+PIECE = 8192
+"""Logits of a row that one block looks through for the largest."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRows:
+    """What each of N rows asks for; the meanings are those of sampling.params.SamplingParams.
+
+    temperature  float32 [N]  0: the largest logit, the lowest id among equals, and nothing below applies
+    top_k        int32 [N]    0: all
+    top_p        float64 [N]  1: all
+    min_p        float64 [N]  0: all
+    uniform      float64 [N]  sampling.philox.uniform(seed, position)
+    """
+
+    temperature: torch.Tensor
+    top_k: torch.Tensor
+    top_p: torch.Tensor
+    min_p: torch.Tensor
+    uniform: torch.Tensor
+
+    @classmethod
+    def on(cls, device: Device, rows: int) -> "DrawRows":
+        """Uninitialised, on the device."""
+        f64 = torch.float64
+        return cls(
+            device.empty(rows),
+            device.empty(rows, dtype=torch.int32),
+            *(device.empty(rows, dtype=f64) for _ in range(3)),
+        )
+
+
+def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = True) -> torch.Tensor:
+    """logits float32 [N, V] -> a token of each row, int32 [N]; -1 where a logit is NaN or +infinity or none is finite.
+
+    `sampled` False: every temperature is 0, which needs no scratch memory. Launches only.
+    """
+    num_rows, count = logits.shape
+    if not 0 < count <= MOST_VALUES:
+        raise ValueError(f"draw: {count} values, expected 1 to {MOST_VALUES}")
+    pieces = -(-count // PIECE)
+    values, ids = device.empty(num_rows, pieces), device.empty(num_rows, pieces, dtype=torch.int32)
+    tokens = device.empty(num_rows, dtype=torch.int32)
+    weights = device.empty(num_rows, count if sampled else 0, dtype=torch.int64)
+    source = floats(device, "draw: logits", logits, (num_rows, count))
+    device.launch(LARGEST, (pieces, num_rows, 1), THREADS, 0, source, values.data_ptr(), ids.data_ptr(), count, PIECE)
+    device.launch(
+        TOKENS,
+        (num_rows, 1, 1),
+        TOKEN_THREADS,
+        0,
+        source,
+        values.data_ptr(),
+        ids.data_ptr(),
+        floats(device, "draw: temperature", rows.temperature, (num_rows,)),
+        integers(device, "draw: top_k", rows.top_k, (num_rows,)),
+        *(
+            address(device, f"draw: {name}", wish, torch.float64, (num_rows,))
+            for name, wish in (("top_p", rows.top_p), ("min_p", rows.min_p), ("uniform", rows.uniform))
+        ),
+        weights.data_ptr(),
+        tokens.data_ptr(),
+        count,
+        pieces,
+    )
+    return tokens
+
+
+def choose(
+    device: Device, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
+) -> int:
+    """See Ops.choose; it waits for the device."""
+    count, wish = logits.shape[0], torch.float64
+    where = device.torch_device
+    kept = top_k if 0 < top_k < count else 0
+    rows = DrawRows(
+        torch.tensor([temperature], device=where),
+        torch.tensor([kept], dtype=torch.int32, device=where),
+        *(torch.tensor([value], dtype=wish, device=where) for value in (top_p, min_p, uniform)),
+    )
+    token = int(draw(device, logits.reshape(1, count), rows)) if rows.temperature[0] > 0 else -1
+    if token < 0:
+        raise ValueError(f"choose: {count} values, none finite or one NaN or +infinity, or temperature {temperature}")
+    return token

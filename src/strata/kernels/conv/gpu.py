@@ -1,0 +1,39 @@
+"""causal_conv on a device (csrc/device/conv.h); bits as conv/naive.py. Slots are not checked."""
+
+import torch
+
+from strata.kernels.device import THREADS, Device, Kernel, blocks_for
+from strata.kernels.device_addresses import floats, integers
+from strata.kernels.views import Rows
+
+FEW, MANY, CARRY = (Kernel("conv", name) for name in ("conv_few", "conv_many", "conv_carry"))
+MOST_ROWS = 32
+"""Of a step for which a channel is one thread's work."""
+ROWS_EACH = 16
+
+
+def causal_conv(
+    device: Device, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
+) -> torch.Tensor:
+    """See Ops.causal_conv; ValueError when shapes do not fit."""
+    num_rows, channels = x.shape
+    taps = weight.shape[1]
+    if dilation < 1 or taps < 1:
+        raise ValueError(f"causal_conv: {taps} taps and dilation {dilation} must be at least 1")
+    segments = rows.segments.shape[0]
+    out = device.empty(num_rows, channels)
+    source = floats(device, "causal_conv: x", x, (num_rows, channels))
+    w = floats(device, "causal_conv: weight", weight, (channels, taps))
+    past = floats(device, "causal_conv: history", history, (history.shape[0], (taps - 1) * dilation, channels))
+    runs = integers(device, "causal_conv: segments", rows.segments, (segments, 3))
+    across = blocks_for(channels)[0]
+    if num_rows <= MOST_ROWS:
+        device.launch(
+            FEW, (across, segments, 1), THREADS, 0, source, w, past, out.data_ptr(), runs, channels, taps, dilation
+        )
+        return out
+    pieces = -(-num_rows // ROWS_EACH)
+    sizes = (segments, num_rows, ROWS_EACH, channels, taps, dilation)
+    device.launch(MANY, (across, pieces, 1), THREADS, 0, source, w, past, out.data_ptr(), runs, *sizes)
+    device.launch(CARRY, (across, segments, 1), THREADS, 0, source, past, runs, channels, taps, dilation)
+    return out

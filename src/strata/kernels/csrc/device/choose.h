@@ -1,0 +1,263 @@
+// Tokens from logits: the largest, or a draw from integer weights; tokens as sampling/sample.py and choose/naive.py.
+//
+// Several blocks look for each row's largest logit; one block then does the rest of the row. Weights are integers, so
+// sums are exact in any order; borders of top-k and top-p are found digit by digit of an order-keeping integer key.
+#pragma once
+
+#include "small.h"
+
+namespace strata::STRATA_ISA {
+
+constexpr int kChooseThreads = 1024;
+constexpr int kDigits = 2048;
+constexpr int kParts = 4;        // of a weight's sum in a bin, 13 bits each: 2^19 weights' parts stay below 2^32
+constexpr int kPartBits = 13;
+
+// Likelier is the larger value, then the lower id.
+struct Candidate {
+    float value;
+    int32_t id;
+};
+
+STRATA_INLINE bool likelier(const Candidate& a, const Candidate& b) {
+    return a.value > b.value || (a.value == b.value && a.id < b.id);
+}
+
+// The likeliest of the block in thread 0; a candidate that is not a number wins. Both arrays hold a place per 32.
+STRATA_INLINE Candidate likeliest_of_block(Candidate best, float* values, int32_t* ids) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const Candidate other = {shuffle_xor(best.value, mask), shuffle_xor(best.id, mask)};
+        if (other.value != other.value || likelier(other, best)) best = other;
+    }
+    if (lane() == 0) {
+        values[warp()] = best.value;
+        ids[warp()] = best.id;
+    }
+    barrier();
+    for (int w = 1; thread_x() == 0 && w < block_size() / 32; ++w) {
+        const Candidate other = {values[w], ids[w]};
+        if (other.value != other.value || likelier(other, best)) best = other;
+    }
+    return best;
+}
+
+constexpr int32_t kNoId = 0x7fffffff;
+
+// logits [rows, count] -> values, ids [rows, pieces]: the likeliest token of each piece. Grid: x pieces, y rows.
+STRATA_KERNEL(choose_largest, (const float* logits, float* values, int32_t* ids, int64_t count, int64_t each)) {
+    SHARED(float, best_values, 32);
+    SHARED(int32_t, best_ids, 32);
+    const float* row = logits + block_y() * count;
+    const int64_t begin = block_x() * each, end = begin + each < count ? begin + each : count;
+    Candidate best = {-infinity(), kNoId};
+    for (int64_t i = begin + thread_x(); i < end; i += block_size()) {
+        const Candidate here = {row[i], static_cast<int32_t>(i)};
+        if (here.value != here.value || likelier(here, best)) best = here;
+    }
+    best = likeliest_of_block(best, best_values, best_ids);
+    if (thread_x() > 0) return;
+    values[block_y() * grid_x() + block_x()] = best.value;
+    ids[block_y() * grid_x() + block_x()] = best.id;
+}
+
+// Larger values have larger keys; -0 counts as +0.
+STRATA_INLINE uint32_t key_of(float value) {
+    const uint32_t bits = bits_of_float(value + 0.0f);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+// Tokens as likely as this one, or likelier.
+struct TokenBorder {
+    uint32_t key;
+    int32_t id;
+};
+
+STRATA_INLINE bool keeps(const TokenBorder& border, uint32_t key, int64_t id) {
+    return key > border.key || (key == border.key && id <= border.id);
+}
+
+// What a row's block shares.
+struct ChooseMemory {
+    int32_t* bins;  // [kDigits][kParts]
+    int64_t* sums;  // [kChooseThreads]
+    int64_t* found; // [4]
+};
+
+STRATA_INLINE int64_t in_bin(const int32_t* bins, int bin) {
+    int64_t sum = 0;
+    for (int part = 0; part < kParts; ++part)
+        sum += static_cast<int64_t>(static_cast<uint32_t>(bins[bin * kParts + part])) << part * kPartBits;
+    return sum;
+}
+
+STRATA_INLINE void add_to_bin(int32_t* bins, int bin, int64_t amount) {
+    for (int part = 0; part < kParts; ++part) {
+        const auto bits = static_cast<int32_t>(amount >> part * kPartBits & ((1 << kPartBits) - 1));
+        if (bits) atomic_add(bins + bin * kParts + part, bits);
+    }
+}
+
+// From the top bin down: the bin where the run reaches `wanted` (0 when it never does), and the run above it. Thread 0.
+STRATA_INLINE void find_bin(const ChooseMemory& memory, int bins, int64_t run, int64_t wanted) {
+    int bin = bins - 1;
+    int64_t here = in_bin(memory.bins, bin);
+    while (bin > 0 && run + here < wanted) {
+        run += here;
+        here = in_bin(memory.bins, --bin);
+    }
+    memory.found[0] = bin;
+    memory.found[1] = run;
+}
+
+// The least likely token of the shortest run of likeliest tokens whose amounts reach `wanted`: each token's amount is
+// its weight, or 1 without weights. Every thread gets it.
+STRATA_INLINE TokenBorder find_border(const float* values, const int64_t* weights, int64_t count, int64_t wanted,
+                                      const ChooseMemory& memory) {
+    uint32_t prefix = 0, mask = 0;
+    int64_t run = 0;
+    constexpr int kShifts[] = {21, 10, 0};
+    for (int pass = 0; pass < 3; ++pass) {
+        const int shift = kShifts[pass], bins = shift ? kDigits : kDigits / 2;
+        for (int i = thread_x(); i < kDigits * kParts; i += kChooseThreads) memory.bins[i] = 0;
+        barrier();
+        for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
+            const uint32_t key = key_of(values[i]);
+            if ((key & mask) != prefix) continue;
+            add_to_bin(memory.bins, static_cast<int>(key >> shift & static_cast<uint32_t>(bins - 1)), weights ? weights[i] : 1);
+        }
+        barrier();
+        if (thread_x() == 0) find_bin(memory, bins, run, wanted);
+        barrier();
+        prefix |= static_cast<uint32_t>(memory.found[0]) << shift;
+        mask |= static_cast<uint32_t>(bins - 1) << shift;
+        run = memory.found[1];
+        barrier();  // `found` is read
+    }
+    // Among tokens of this very key the lower ids come first.
+    const int64_t each = (count + kChooseThreads - 1) / kChooseThreads, begin = each * thread_x();
+    const int64_t end = begin + each < count ? begin + each : count;
+    int64_t mine = 0;
+    for (int64_t i = begin; i < end; ++i)
+        if (key_of(values[i]) == prefix) mine += weights ? weights[i] : 1;
+    memory.sums[thread_x()] = mine;
+    if (thread_x() == 0) memory.found[2] = count;
+    barrier();
+    int64_t before = run;
+    for (int t = 0; t < thread_x(); ++t) before += memory.sums[t];
+    if (before < wanted && before + mine >= wanted)
+        for (int64_t i = begin; i < end; ++i) {
+            if (key_of(values[i]) != prefix) continue;
+            before += weights ? weights[i] : 1;
+            if (before < wanted) continue;
+            memory.found[2] = i;
+            break;
+        }
+    barrier();
+    const TokenBorder border = {prefix, static_cast<int32_t>(memory.found[2])};
+    barrier();  // `found` and `sums` are read
+    return border;
+}
+
+// How a row is chosen from; one struct of arrays for all rows, at fixed addresses (kernels/choose/gpu.py).
+struct Wish {
+    float temperature;
+    int32_t top_k;
+    double top_p, min_p, uniform;
+};
+
+constexpr double kLargestWeight = 17592186044416.0;  // 2^44
+
+STRATA_INLINE int64_t sum_of_block(int64_t mine, int64_t* sums) {
+    sums[thread_x()] = mine;
+    barrier();
+    for (int half = kChooseThreads / 2; half > 0; half /= 2) {
+        if (thread_x() < half) sums[thread_x()] += sums[thread_x() + half];
+        barrier();
+    }
+    const int64_t all = sums[0];
+    barrier();
+    return all;
+}
+
+// weights of the tokens that `border` keeps, 0 for others; their sum.
+STRATA_INLINE int64_t weigh(const float* values, int64_t count, float largest, float temperature,
+                            const TokenBorder& border, int64_t* weights, int64_t* sums) {
+    int64_t mine = 0;
+    for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
+        const float e = shared_exp((values[i] - largest) / temperature);
+        const int64_t weight = keeps(border, key_of(values[i]), i) ? static_cast<int64_t>(e * 17592186044416.0f) : 0;
+        weights[i] = weight;
+        mine += weight;
+    }
+    return sum_of_block(mine, sums);
+}
+
+// Sets weights beyond the border or below `least` to 0; the sum of what is left.
+STRATA_INLINE int64_t narrow(const float* values, int64_t count, const TokenBorder& border, double least,
+                             int64_t* weights, int64_t* sums) {
+    int64_t mine = 0;
+    for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
+        int64_t weight = weights[i];
+        if (!keeps(border, key_of(values[i]), i) || static_cast<double>(weight) < least) weights[i] = weight = 0;
+        mine += weight;
+    }
+    return sum_of_block(mine, sums);
+}
+
+// The first token whose running sum exceeds `mark`, written by the thread that finds it.
+STRATA_INLINE void find_mark(const int64_t* weights, int64_t count, int64_t mark, int64_t* sums, int32_t* token) {
+    const int64_t each = (count + kChooseThreads - 1) / kChooseThreads, begin = each * thread_x();
+    const int64_t end = begin + each < count ? begin + each : count;
+    int64_t mine = 0;
+    for (int64_t i = begin; i < end; ++i) mine += weights[i];
+    sums[thread_x()] = mine;
+    barrier();
+    int64_t run = 0;
+    for (int t = 0; t < thread_x(); ++t) run += sums[t];
+    if (run > mark || run + mine <= mark) return;
+    int64_t i = begin;
+    while ((run += weights[i]) <= mark) ++i;
+    *token = static_cast<int32_t>(i);
+}
+
+STRATA_INLINE void draw(const float* values, int64_t count, float largest, const Wish& wish, int64_t* weights,
+                        const ChooseMemory& memory, int32_t* token) {
+    TokenBorder border = {0, kNoId};
+    if (0 < wish.top_k && wish.top_k < count) border = find_border(values, nullptr, count, wish.top_k, memory);
+    int64_t whole = weigh(values, count, largest, wish.temperature, border, weights, memory.sums);
+    if (wish.top_p < 1.0) {
+        const auto wanted = static_cast<int64_t>(ceil(wish.top_p * static_cast<double>(whole)));
+        border = find_border(values, weights, count, wanted < 1 ? 1 : wanted, memory);
+    }
+    if (wish.top_p < 1.0 || wish.min_p > 0.0)
+        whole = narrow(values, count, border, wish.min_p * kLargestWeight, weights, memory.sums);
+    auto mark = static_cast<int64_t>(wish.uniform * static_cast<double>(whole));
+    mark = mark < whole - 1 ? mark : whole - 1;
+    find_mark(weights, count, mark, memory.sums, token);
+}
+
+// logits [rows, count] and choose_largest's results -> tokens [rows]; -1 where a logit is NaN or +infinity or none is
+// finite. weights [rows, count] is scratch, unused when every temperature is 0. Grid: x rows.
+STRATA_KERNEL_OF(kChooseThreads, choose_tokens,
+                 (const float* logits, const float* best_values, const int32_t* best_ids, const float* temperature,
+                  const int32_t* top_k, const double* top_p, const double* min_p, const double* uniform,
+                  int64_t* weights, int32_t* tokens, int64_t count, int64_t pieces)) {
+    SHARED(int32_t, bins, kDigits * kParts);
+    SHARED(int64_t, sums, kChooseThreads);
+    SHARED(int64_t, found, 4);
+    const int64_t row = block_x();
+    Candidate best = {best_values[row * pieces], best_ids[row * pieces]};
+    for (int64_t i = 1; i < pieces; ++i) {
+        const Candidate other = {best_values[row * pieces + i], best_ids[row * pieces + i]};
+        if (other.value != other.value || likelier(other, best)) best = other;
+    }
+    const bool finite = best.value > -infinity() && best.value < infinity();
+    const Wish wish = {temperature[row], top_k[row], top_p[row], min_p[row], uniform[row]};
+    if (!finite || !(wish.temperature > 0.0f)) {
+        if (thread_x() == 0) tokens[row] = finite ? best.id : -1;
+        return;
+    }
+    draw(logits + row * count, count, best.value, wish, weights + row * count, {bins, sums, found}, tokens + row);
+}
+
+}  // namespace strata::STRATA_ISA

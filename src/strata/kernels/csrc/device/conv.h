@@ -1,0 +1,71 @@
+// Depthwise causal convolution with a carried history; bits as conv/naive.py.
+#pragma once
+
+#include "device.h"
+
+#include "../activation.h"
+
+namespace strata::STRATA_ISA {
+
+// A channel of history and segment together.
+struct Column {
+    const float* past;
+    const float* x;
+    int64_t span, channels;
+};
+
+STRATA_INLINE float at(const Column& column, int64_t row) {
+    return row < column.span ? column.past[row * column.channels] : column.x[(row - column.span) * column.channels];
+}
+
+STRATA_INLINE float conv_at(const Column& column, const float* weight, int64_t t, int64_t taps, int64_t dilation) {
+    float acc = 0.0f;
+    for (int64_t k = 0; k < taps; ++k) acc = fma(weight[k], at(column, t + k * dilation), acc);
+    return silu(acc);
+}
+
+STRATA_INLINE void carry(const Column& column, float* past, int64_t length) {
+    for (int64_t i = 0; i < column.span; ++i)  // a row is read before it is overwritten: sources lie ahead
+        past[i * column.channels] = at(column, length + i);
+}
+
+// One thread a channel of a segment, all rows and then the history: for a few rows. Grid: x channels, y segments.
+STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, float* out, const int32_t* segments,
+                         int64_t channels, int64_t taps, int64_t dilation)) {
+    const int64_t c = element();
+    if (c >= channels) return;
+    const int32_t* segment = segments + 3 * block_y();
+    const int64_t span = (taps - 1) * dilation, first = segment[1], length = segment[2];
+    float* past = history + segment[0] * span * channels + c;
+    const Column column = {past, x + first * channels + c, span, channels};
+    for (int64_t t = 0; t < length; ++t)
+        out[(first + t) * channels + c] = conv_at(column, weight + c * taps, t, taps, dilation);
+    carry(column, past, length);
+}
+
+// One thread a channel of `each` rows, for many rows; conv_carry follows. Grid: x channels, y pieces of all rows.
+STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* history, float* out,
+                          const int32_t* segments, int64_t num_segments, int64_t rows, int64_t each, int64_t channels,
+                          int64_t taps, int64_t dilation)) {
+    const int64_t c = element(), span = (taps - 1) * dilation;
+    if (c >= channels) return;
+    const int64_t begin = block_y() * each, end = begin + each < rows ? begin + each : rows;
+    for (int64_t s = 0; s < num_segments; ++s) {
+        const int64_t first = segments[3 * s + 1], stop = first + segments[3 * s + 2];
+        const Column column = {history + segments[3 * s] * span * channels + c, x + first * channels + c, span, channels};
+        for (int64_t t = begin > first ? begin : first; t < (end < stop ? end : stop); ++t)
+            out[t * channels + c] = conv_at(column, weight + c * taps, t - first, taps, dilation);
+    }
+}
+
+STRATA_KERNEL(conv_carry, (const float* x, float* history, const int32_t* segments, int64_t channels, int64_t taps,
+                           int64_t dilation)) {
+    const int64_t c = element();
+    if (c >= channels) return;
+    const int32_t* segment = segments + 3 * block_y();
+    const int64_t span = (taps - 1) * dilation;
+    float* past = history + segment[0] * span * channels + c;
+    carry({past, x + segment[1] * channels + c, span, channels}, past, segment[2]);
+}
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,75 @@
+// Choice of experts: a group of 32 lanes for each row; bits as route/naive.py.
+#pragma once
+
+#include "small.h"
+
+namespace strata::STRATA_ISA {
+
+STRATA_INLINE uint32_t largest_of_lanes(uint32_t v) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const uint32_t other = shuffle_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
+// The best expert of this lane: its rank (0: none is left) and the lower id among equals.
+struct Best {
+    uint32_t rank;
+    int id;
+};
+
+STRATA_INLINE Best best_of_lane(const uint32_t* ranks, int experts) {
+    Best best = {0, 0x7fffffff};
+    for (int i = lane(); i < experts; i += 32)
+        if (ranks[i] > best.rank) best = {ranks[i], i};
+    return best;
+}
+
+// logits [rows, experts] -> ids, weights [rows, top_k]. Shared memory: 8 bytes per expert and group of lanes.
+STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t rows, int64_t num_experts,
+                      int64_t top_k, int64_t renormalise)) {
+    DYNAMIC_SHARED(float, memory);
+    const int64_t row = static_cast<int64_t>(block_x()) * (block_size() / 32) + warp();
+    if (row >= rows) return;  // a whole group of lanes
+    const int experts = static_cast<int>(num_experts), chosen = static_cast<int>(top_k);
+    const float* x = logits + row * experts;
+    float* p = memory + 2 * warp() * experts;
+    auto* ranks = reinterpret_cast<uint32_t*>(p + experts);
+    float top = -infinity();
+    for (int i = lane(); i < experts; i += 32) {
+        p[i] = x[i];
+        top = p[i] > top ? p[i] : top;
+    }
+    top = lane_largest(top);
+    float total = 0.0f;
+    for (int i = lane(); i < experts; i += 32) {
+        p[i] = shared_exp(p[i] - top);
+        total = total + p[i];
+    }
+    total = lane_tree(total);
+    for (int i = lane(); i < experts; i += 32) {
+        p[i] = p[i] / total;
+        ranks[i] = p[i] != p[i] ? 1 : bits_of_float(p[i]) + 1;  // p is +0 or above: its bits order it
+    }
+    Best best = best_of_lane(ranks, experts);
+    float sum = 0.0f;
+    for (int k = 0; k < chosen; ++k) {
+        const uint32_t rank = largest_of_lanes(best.rank);
+        uint32_t from_end = best.rank == rank ? 0x7fffffffu - static_cast<uint32_t>(best.id) : 0;
+        from_end = largest_of_lanes(from_end);
+        const int id = static_cast<int>(0x7fffffffu - from_end);
+        if (id % 32 == lane()) {
+            ids[row * chosen + k] = id;
+            weights[row * chosen + k] = p[id];
+            ranks[id] = 0;
+            best = best_of_lane(ranks, experts);
+        }
+        sync_warp();
+        sum = k ? sum + p[id] : p[id];
+    }
+    sync_warp();
+    for (int k = lane(); renormalise && k < chosen; k += 32) weights[row * chosen + k] = weights[row * chosen + k] / sum;
+}
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,38 @@
+// Small things that several kernels need.
+#pragma once
+
+#include "device.h"
+// After device.h, which says how functions are marked.
+#include "../activation.h"
+
+// Loops that a GPU's compiler has to unroll, or must not; the host's decides for itself.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define UNROLL _Pragma("unroll")
+#define KEEP_ROLLED _Pragma("unroll 1")
+#else
+#define UNROLL
+#define KEEP_ROLLED
+#endif
+
+namespace strata::STRATA_ISA {
+
+STRATA_INLINE int least(int a, int b) { return a < b ? a : b; }
+STRATA_INLINE int most(int a, int b) { return a > b ? a : b; }
+STRATA_INLINE float infinity() { return float_of_bits(0x7f800000u); }
+
+STRATA_INLINE int count_bits(uint32_t bits) {
+    bits = bits - (bits >> 1 & 0x55555555u);
+    bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
+    return static_cast<int>(((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
+}
+
+// The largest of the 32 lanes, in each; which of +0 and -0 does not matter, and a NaN is passed over.
+STRATA_INLINE float lane_largest(float v) {
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const float other = shuffle_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+}
+
+}  // namespace strata::STRATA_ISA
