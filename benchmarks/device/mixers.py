@@ -245,7 +245,7 @@ def sampler(device: Any, out: dict[str, Any]) -> None:
 
 def run(device: Any, out: dict[str, Any]) -> None:
     """See all.py."""
-    cpu = CpuOps(Native(0))
+    cpu = CpuOps(Native())
     compile_attention(device, out)
     for name, topic in {
         "attention equal": lambda found: check_attention(device, cpu, found),
