@@ -9,6 +9,7 @@ import torch
 
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.demo import model_path
+from strata.checkpoint.fingerprint import fingerprint
 from strata.checkpoint.locate import open_checkpoint
 from strata.core.errors import UsageError
 from strata.core.limits import Limits
@@ -25,11 +26,13 @@ from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.models.registry import build_model
+from strata.plan.keeping import choose_state_disk, choose_state_ram
 from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
 from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
 from strata.plan.setting import flag_of
 from strata.plan.wishes import Wishes
+from strata.runtime.keeping import Keeping, OnDisk
 from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
 from strata.store.warm import missing_bytes, spans_of, warm
@@ -119,6 +122,14 @@ def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
     )
 
 
+def files_of(checkpoint: Checkpoint, wishes: Wishes) -> OnDisk | None:
+    """Where conversations survive the process; None: nowhere."""
+    if not wishes.state_disk_gib:
+        return None
+    folder, budget = Path(wishes.state_dir).expanduser(), int(wishes.state_disk_gib * (1 << 30))
+    return OnDisk(folder, budget, fingerprint(checkpoint))
+
+
 def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: Tap | None = None) -> Loaded:
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
@@ -129,7 +140,8 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     plan = make_plan(
         machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
     )
-    choices = [*plan.choices, warming]
+    ram_bytes, ram = choose_state_ram(machine.memory_bytes, wishes.state_ram_gib)
+    choices = [*plan.choices, warming, ram, choose_state_disk(wishes.state_disk_gib, wishes.state_dir)]
     if wishes.routing_trace is not None:
         choices.append(replay_routing(built, Path(wishes.routing_trace), torch.device("cpu")))
     plan = replace(plan, choices=tuple(choices))
@@ -138,7 +150,9 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
-    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type)
+    runner = DeviceRunner(
+        built, ops, limits, tap, wishes.kv_type, Keeping(ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes)), said
+    )
     settings = EngineSettings(
         scheduler=Settings(chunk_tokens=plan.chunk, max_gap_s=wishes.max_gap_ms / 1000, max_wait_s=wishes.max_wait_s),
         requested_slots=plan.requested_slots,

@@ -73,6 +73,22 @@ class Wishes:
         absent="mapped",
         low=0.0,
     )
+    state_ram_gib: float | Literal["auto"] = setting(
+        "auto",
+        "RAM for kept conversations beside the pages in GiB; auto = a tenth of what is free.",
+        kind="number",
+        word="auto",
+        low=0.0,
+        high=65536.0,
+    )
+    state_disk_gib: float = setting(
+        0.0,
+        "Disk for the conversations of one model in GiB, which a restart finds again; 0 = none.",
+        kind="number",
+        low=0.0,
+        high=1048576.0,
+    )
+    state_dir: str = setting("~/.cache/strata/conversations", "Folder of those conversations.")
     warm: Literal["auto", "no"] = setting(
         "auto",
         "Read the model's file into memory before the first request; auto = if it fits there.",
