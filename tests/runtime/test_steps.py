@@ -67,10 +67,10 @@ def test_a_program_that_missed_its_inputs_is_seen(monkeypatch):
 def fill_once():
     honest, filled = StepInputs.fill, set()
 
-    def fill(self, windows):
+    def fill(self, windows, wishes):
         if id(self) not in filled:
             filled.add(id(self))
-            honest(self, windows)
+            honest(self, windows, wishes)
 
     return fill
 

@@ -24,6 +24,7 @@ KINDS = {
     "output_norm": "head",
     "output_hyper": "head",
     "head": "head",
+    "draw": "sample on the device",
 }
 """By the first word of the part, after the layer's number; "norms" have the residual's addition in them."""
 

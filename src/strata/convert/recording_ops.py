@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
-from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class Heard(Protocol):
@@ -189,3 +189,6 @@ class RecordingOps:
     ) -> int:
         """See Ops.choose."""
         return self.inner.choose(logits, temperature, top_k, top_p, min_p, uniform)
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows) -> None:
+        """See Ops.draw: rows are chosen from one by one."""

@@ -24,7 +24,7 @@ from strata.kernels.route import cpu as route_cpu
 from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.streams import cpu as streams_cpu
-from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class CpuOps:
@@ -189,3 +189,6 @@ class CpuOps:
     ) -> int:
         """See Ops.choose."""
         return choose_cpu.choose(self.native, logits, temperature, top_k, top_p, min_p, uniform)
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows) -> None:
+        """See Ops.draw: rows are chosen from one by one."""

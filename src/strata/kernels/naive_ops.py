@@ -22,7 +22,7 @@ from strata.kernels.route import naive as route_naive
 from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.streams import naive as streams_naive
-from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class NaiveOps:
@@ -183,3 +183,6 @@ class NaiveOps:
     ) -> int:
         """See Ops.choose."""
         return choose_naive.choose(logits, temperature, top_k, top_p, min_p, uniform)
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows) -> None:
+        """See Ops.draw: rows are chosen from one by one."""

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 import torch
 
 from strata.kernels.step_program import StepProgram
-from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
 RopeLayout = Literal["halves", "pairs"]
@@ -233,5 +233,12 @@ class Ops(Protocol):
 
         top_k 0 and top_p 1 and min_p 0 keep all. It runs at once and is never part of a recorded program. ValueError
         when no logit is finite or one is NaN or +inf.
+        """
+        ...
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows) -> torch.Tensor | None:
+        """`choose` for every row of logits float32 [N, V] at once, and the largest where the temperature is 0.
+
+        -> int32 [N] where the logits are, -1 for a row without a choice; None where rows are chosen from one by one.
         """
         ...

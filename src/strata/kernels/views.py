@@ -73,6 +73,22 @@ class NgramHash:
 
 
 @dataclass(frozen=True, slots=True)
+class DrawRows:
+    """How a token is chosen from each of N rows of logits, where the rows lie.
+
+    temperature  float32 [N]   0 (or less than float32 holds): the largest logit, the lower id among equals
+    top_k        int32 [N]     0: all
+    top_p, min_p, uniform  float64 [N]
+    """
+
+    temperature: torch.Tensor
+    top_k: torch.Tensor
+    top_p: torch.Tensor
+    min_p: torch.Tensor
+    uniform: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class PagedPlane:
     """One plane of a paged cache, e.g. the keys of a layer.
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from strata.core.errors import RequestError
 from strata.core.window import Window
-from strata.kernels.views import Rows
+from strata.kernels.views import DrawRows, Rows
 from strata.state.memory import HOST, Memory
 
 
@@ -26,26 +27,41 @@ class StepShape:
         return cls(sum(len(w.tokens) for w in windows), len(windows), sum(w.score for w in windows), journaling)
 
 
-class StepInputs:
-    """Tokens, rows and scored rows of steps of one shape, always at the same addresses.
+class Wish(NamedTuple):
+    """How the token after one scored row is chosen, where the device does it."""
 
-    All are integers of one block, so that a device gets them in one copy.
-    """
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    uniform: float
+
+
+class Parts(NamedTuple):
+    """Everything a step reads, as views of one block."""
+
+    tokens: torch.Tensor
+    """int64 [T]"""
+    rows: Rows
+    scored: torch.Tensor
+    """int32 [N]: numbers of the rows that get logits, window by window."""
+    draws: DrawRows
+
+
+class StepInputs:
+    """Inputs of steps of one shape, always at the same addresses, and on a device brought there in one copy."""
 
     def __init__(self, shape: StepShape, memory: Memory = HOST) -> None:
-        small = 2 * shape.rows + 3 * shape.windows + shape.scored
-        self.block = memory.mirror(shape.rows + -(-small // 2), dtype=torch.int64)
+        small = 2 * shape.rows + 3 * shape.windows + 3 * shape.scored
+        self.block = memory.mirror(shape.rows + 3 * shape.scored + -(-small // 2), dtype=torch.int64)
         self.host = divided(self.block.host, shape)
-        tokens, slot, position, segments, scored = divided(self.block.device, shape)
-        self.tokens = tokens
-        """int64 [T]"""
-        self.rows = Rows(slot, position, segments)
-        self.scored = scored
-        """Numbers of the rows that get logits, window by window."""
+        self.tokens, self.rows, self.scored, self.draws = divided(self.block.device, shape)
 
-    def fill(self, windows: Sequence[Window]) -> None:
-        """Take the step's windows; rows come in their order. They must have the shape."""
-        tokens, slot, position, segments, scored = (part.numpy() for part in self.host)
+    def fill(self, windows: Sequence[Window], wishes: Sequence[Wish] = ()) -> None:
+        """Take the step's windows; rows come in their order. They must have the shape; `wishes` are of scored rows."""
+        tokens, scored = self.host.tokens.numpy(), self.host.scored.numpy()
+        slot, position = self.host.rows.slot.numpy(), self.host.rows.position.numpy()
+        segments = self.host.rows.segments.numpy()
         first = found = 0
         for i, w in enumerate(windows):
             stop = first + len(w.tokens)
@@ -55,14 +71,20 @@ class StepInputs:
             segments[i] = (w.slot, first, len(w.tokens))
             scored[found : found + w.score] = range(stop - w.score, stop)
             first, found = stop, found + w.score
+        for name, column in zip(Wish._fields, zip(*wishes, strict=True), strict=False):
+            getattr(self.host.draws, name).numpy()[:] = column
         self.block.publish()
 
 
-def divided(block: torch.Tensor, shape: StepShape) -> tuple[torch.Tensor, ...]:
-    """Views of tokens int64 [T], then int32: slot [T], position [T], segments [S, 3] and scored rows [N]."""
-    sizes = [shape.rows, shape.rows, 3 * shape.windows, shape.scored]
-    slot, position, segments, scored = torch.split(block[shape.rows :].view(torch.int32)[: sum(sizes)], sizes)
-    return block[: shape.rows], slot, position, segments.view(shape.windows, 3), scored
+def divided(block: torch.Tensor, shape: StepShape) -> Parts:
+    """Views of a block of int64: what takes eight bytes first, then what takes four."""
+    n = shape.scored
+    tokens, top_p, min_p, uniform, rest = torch.split(block, [shape.rows, n, n, n, len(block) - shape.rows - 3 * n])
+    sizes = [shape.rows, shape.rows, 3 * shape.windows, n, n, n]
+    slot, position, segments, scored, top_k, temperature = torch.split(rest.view(torch.int32)[: sum(sizes)], sizes)
+    wide = (part.view(torch.float64) for part in (top_p, min_p, uniform))
+    draws = DrawRows(temperature.view(torch.float32), top_k, *wide)
+    return Parts(tokens, Rows(slot, position, segments.view(shape.windows, 3)), scored, draws)
 
 
 def check_tokens(windows: Sequence[Window], vocabulary: int) -> None:

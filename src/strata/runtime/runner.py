@@ -20,11 +20,14 @@ from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.runtime.keeping import Keeping, prefix_cache
+from strata.runtime.outcome import Outcome, wish_of
+from strata.runtime.pack import Wish
 from strata.runtime.steps import Steps
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.sample import sample
 from strata.speculate.accept import accepted
+from strata.state.memory import HOST, Memory
 from strata.state.sequence import SequenceStates
 
 
@@ -68,12 +71,18 @@ class DeviceRunner:
         kv_type: KvType = "f32",
         keeping: Keeping | None = None,
         log: Log | None = None,
+        memory: Memory = HOST,
+        host_ops: Ops | None = None,
     ) -> None:
+        """The slots' states lie in `memory`, where `ops` run; `host_ops` (`ops` unless told) choose from logits that
+        were brought to the host.
+        """
         self.model = model
         self.ops = ops
+        self.host_ops = ops if host_ops is None else host_ops
         self.limits = limits
         self.states = SequenceStates(
-            model.layouts, limits.slots, limits.context, kv_type, pages=keeping.pages if keeping else None
+            model.layouts, limits.slots, limits.context, kv_type, memory, keeping.pages if keeping else None
         )
         self.cache, self.contents = prefix_cache(self.states, keeping or Keeping(), log or Log())
         self.forwarder = Steps(model, ops, self.states, tap)
@@ -141,13 +150,13 @@ class DeviceRunner:
             raise
 
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
-        logits = self._logits(windows).numpy()
+        wishes = self.wishes(windows) if self.states.memory.apart else ()
+        outcome = self._run(windows, wishes)
         results, first = [], 0
         for window in windows:
-            rows = logits[first : first + window.score]
-            first += window.score
             began = time.perf_counter_ns()
-            drawn = self.draw(window, rows)
+            drawn = self.draw(window, outcome, first)
+            first += window.score
             self.spent.draw += (drew := time.perf_counter_ns()) - began
             dropped = window.score - len(drawn)
             self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
@@ -158,11 +167,19 @@ class DeviceRunner:
         self.rows += sum(len(w.tokens) for w in windows)
         return results
 
+    def wishes(self, windows: Sequence[Window]) -> list[Wish]:
+        """How the tokens after all scored rows are chosen, where the device does it."""
+        return [
+            wish_of(self.seats[window.slot].params, position)
+            for window in windows
+            for position in range(window.end - window.score + 1, window.end + 1)
+        ]
+
     def forward(self, windows: Sequence[Window]) -> npt.NDArray[np.float32]:
         """Reserve and run the windows -> logits of their scored rows [N, vocabulary]; nothing is committed yet."""
-        return self._logits(windows).numpy().copy()
+        return self._run(windows, ()).all().copy()
 
-    def _logits(self, windows: Sequence[Window]) -> torch.Tensor:
+    def _run(self, windows: Sequence[Window], wishes: Sequence[Wish]) -> Outcome:
         began, first = time.perf_counter_ns(), 0
         for window in windows:
             if window.start != self.states.length[window.slot]:
@@ -173,23 +190,29 @@ class DeviceRunner:
             self.states.reserve(window.slot, window.tokens, first, keep=window.score > 1)
             first += len(window.tokens)
         self.spent.reserve += (reserved := time.perf_counter_ns()) - began
-        logits = self.forwarder.logits(windows)
+        outcome = Outcome(self.forwarder.scored(windows, wishes), self.states.memory)
         self.spent.run += time.perf_counter_ns() - reserved
-        return logits
+        return outcome
 
-    def draw(self, window: Window, logits: npt.NDArray[np.float32]) -> tuple[Drawn, ...]:
-        """Sample the window's scored rows in order, as long as each draw equals the draft that follows it."""
+    def draw(self, window: Window, outcome: Outcome, first: int) -> tuple[Drawn, ...]:
+        """The tokens after the window's scored rows, `first` and following, in order, as long as each equals the draft
+        that follows it.
+        """
         if not window.score:
             return ()
         seat = self.seats[window.slot]
         drafts = window.tokens[len(window.tokens) - window.score + 1 :]
         drawn: list[Drawn] = []
-        for i, row in enumerate(logits):
-            position = window.end - window.score + i + 1
-            token = sample(row, seat.params, position, seat.counts, self.choose)
-            seat.counts.append(token.token)
-            drawn.append(Drawn(token.token, token.logprob, token.top))
-            if i < len(drafts) and not accepted(drafts[i : i + 1], [token.token]):
+        for i in range(window.score):
+            chosen = outcome.token(first + i, seat.params)
+            if chosen is None:
+                position = window.end - window.score + i + 1
+                draw = sample(outcome.row(first + i), seat.params, position, seat.counts, self.choose)
+                drawn.append(Drawn(draw.token, draw.logprob, draw.top))
+            else:
+                drawn.append(Drawn(chosen))
+            seat.counts.append(drawn[-1].token)
+            if i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token]):
                 break
         return tuple(drawn)
 
@@ -203,7 +226,7 @@ class DeviceRunner:
         uniform: float,
     ) -> int:
         """See `sampling.sample.Choose`."""
-        return self.ops.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
+        return self.host_ops.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
 
     def order(self, order: Order) -> Mapping[str, int]:
         """See `Runner.order`."""
@@ -218,7 +241,7 @@ class DeviceRunner:
     def status(self) -> Mapping[str, object]:
         """See `Runner.status`."""
         return {
-            "device": "cpu",
+            "device": self.states.memory.device.type,
             "kv_type": self.states.kv_type,
             "steps": self.steps,
             "rows": self.rows,

@@ -18,7 +18,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.step_program import StepProgram, Timing
 from strata.layers.batch import Batch, Mark, Tap
 from strata.models.base import Model
-from strata.runtime.pack import StepInputs, StepShape, check_tokens
+from strata.runtime.pack import StepInputs, StepShape, Wish, check_tokens
 from strata.state.journal import LayerJournal
 from strata.state.sequence import SequenceStates
 
@@ -29,12 +29,22 @@ MOST_PROGRAMS = 64
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """What a step leaves of its scored rows, where it ran; valid until the next step."""
+
+    logits: torch.Tensor
+    """[N, vocabulary]"""
+    tokens: torch.Tensor | None
+    """int32 [N] as the wishes have it, -1 without a choice; None where tokens are chosen on the host."""
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """A program with what it reads and what it leaves."""
 
     program: StepProgram
     inputs: StepInputs
-    logits: torch.Tensor
+    scored: Scored
     journal: list[LayerJournal]
 
 
@@ -61,8 +71,8 @@ class Steps:
         """What the programs took since `time`, all shapes together."""
         return [timing for known in self.recorded.values() for timing in known.program.times()]
 
-    def logits(self, windows: Sequence[Window]) -> torch.Tensor:
-        """Logits [N, vocabulary] of the scored rows; valid until the next step.
+    def scored(self, windows: Sequence[Window], wishes: Sequence[Wish] = ()) -> Scored:
+        """Run the windows; without `wishes` the tokens mean nothing.
 
         RequestError, before anything runs, when a token is outside the vocabulary.
         """
@@ -77,21 +87,21 @@ class Steps:
         """The step, recorded or not."""
         known = self.recorded.get(shape)
         if known is None:
-            return self.first(windows, shape)
+            return self.first(windows, wishes, shape)
         self.recorded.move_to_end(shape)
-        known.inputs.fill(windows)
+        known.inputs.fill(windows, wishes)
         if shape.journaling:
             self.states.journal = known.journal
         if self.timed:
             known.program.run_timed()
         else:
             known.program.run()
-        return known.logits
+        return known.scored
 
-    def first(self, windows: Sequence[Window], shape: StepShape) -> torch.Tensor:
+    def first(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """A step of a shape that is not recorded."""
         inputs = StepInputs(shape, self.states.memory)
-        inputs.fill(windows)
+        inputs.fill(windows, wishes)
         program = self.program_for(shape)
         return self.run(inputs, shape) if program is None else self.record(inputs, shape, program)
 
@@ -105,23 +115,26 @@ class Steps:
         self.seen.add(shape)
         return None
 
-    def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram) -> torch.Tensor:
+    def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram) -> Scored:
         """Run the step and keep it for the next of this shape."""
         with program.recording():
-            logits = self.run(inputs, shape, program.mark if self.timed else None)
-        self.recorded[shape] = Recorded(program, inputs, logits, self.states.journal)
+            scored = self.run(inputs, shape, program.mark if self.timed else None)
+        self.recorded[shape] = Recorded(program, inputs, scored, self.states.journal)
         if len(self.recorded) > MOST_PROGRAMS:
             self.recorded.popitem(last=False)
         if not program.runs_while_recording:
             program.run()
-        return logits
+        return scored
 
-    def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> torch.Tensor:
+    def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> Scored:
         """The step, operation by operation."""
         batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap, mark)
         residual = self.model.trunk(batch)
         if not shape.scored:
-            return torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
+            return Scored(torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device), None)
         if shape.scored < shape.rows:
             residual = self.ops.take_rows(residual, inputs.scored)
-        return self.model.head(residual, batch)
+        logits = self.model.head(residual, batch)
+        tokens = self.ops.draw(logits, inputs.draws)
+        batch.close("draw")
+        return Scored(logits, tokens)

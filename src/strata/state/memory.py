@@ -37,5 +37,10 @@ class Memory:
         host = torch.zeros(shape, dtype=dtype, pin_memory=self.device.type == "cuda")
         return Mirror(host, torch.zeros(shape, dtype=dtype, device=self.device) if self.apart else host)
 
+    def wait(self) -> None:
+        """Until the device has done all that it was given, so that the host may write mirrors again."""
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+
 
 HOST = Memory(torch.device("cpu"), apart=False)
