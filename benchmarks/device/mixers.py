@@ -227,7 +227,7 @@ def sampler(device: Any, out: dict[str, Any]) -> None:
             logits = 4.0 * torch.randn(rows, count)
             there = logits.to(device.torch_device)
             for name, wish in wishes.items():
-                draws = choose_gpu.DrawRows.on(device, rows)
+                draws = choose_gpu.draw_rows(device, rows)
                 marks = torch.rand(rows, dtype=torch.float64)
                 draws.uniform.copy_(marks)
                 for tensor, value in zip((draws.temperature, draws.top_k, draws.top_p, draws.min_p), wish, strict=True):

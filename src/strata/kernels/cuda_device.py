@@ -13,6 +13,7 @@ from cuda.bindings import driver
 from strata.core.errors import EngineError
 from strata.kernels import nvrtc
 from strata.kernels.cubins import cached
+from strata.kernels.cuda_program import CudaProgram, GraphPool, new_pool
 from strata.kernels.device import Kernel
 from strata.kernels.residency import Residency
 from strata.kernels.views import Weight
@@ -44,6 +45,7 @@ class CudaDevice:
         self.architecture = f"sm_{properties.major}{properties.minor}"
         self.cache = cache
         self.launches = 0
+        self._pool: GraphPool | None = None
         self.residency = Residency(self.torch_device)
         self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
         self._modules: dict[str, Any] = {}
@@ -107,6 +109,12 @@ class CudaDevice:
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """See Device.constants."""
         return self.residency.constants(values)
+
+    def program(self, timed: bool) -> CudaProgram:
+        """See Device.program; all of them share one pool of memory."""
+        if self._pool is None:
+            self._pool = new_pool()
+        return CudaProgram(self, self._pool, timed)
 
     def synchronize(self) -> None:
         """See Device.synchronize."""

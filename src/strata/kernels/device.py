@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from strata.kernels.step_program import StepProgram
 from strata.kernels.views import Weight
 
 GROUP = 32
@@ -73,6 +74,10 @@ class Device(Protocol):
 
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """An int64 tensor of these values on the device, made once for equal ones."""
+        ...
+
+    def program(self, timed: bool) -> StepProgram:
+        """An empty program that records launches, with what it takes to time it."""
         ...
 
     def synchronize(self) -> None:

@@ -28,8 +28,9 @@ from strata.kernels.rope import gpu as rope_gpu
 from strata.kernels.route import gpu as route_gpu
 from strata.kernels.rows import gpu as rows_gpu
 from strata.kernels.sparse_attention import gpu as sparse_gpu
+from strata.kernels.step_program import StepProgram
 from strata.kernels.streams import gpu as streams_gpu
-from strata.kernels.views import ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
 class GpuOps:
@@ -44,8 +45,9 @@ class GpuOps:
         known = self._tables.get(id(bank))
         return known[1] if known is not None else remember(self._tables, bank, table_of(self.device, bank))
 
-    def program(self, timed: bool = False) -> None:
-        """See Ops.program: not built yet."""
+    def program(self, timed: bool = False) -> StepProgram:
+        """See Ops.program."""
+        return self.device.program(timed)
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""
@@ -199,3 +201,7 @@ class GpuOps:
     ) -> int:
         """See Ops.choose."""
         return choose_gpu.choose(self.device, logits, temperature, top_k, top_p, min_p, uniform)
+
+    def draw(self, logits: torch.Tensor, rows: DrawRows) -> torch.Tensor:
+        """See Ops.draw."""
+        return choose_gpu.draw(self.device, logits, rows)

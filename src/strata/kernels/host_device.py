@@ -5,25 +5,14 @@ barrier or shuffle that some threads miss, too much shared memory, an order of t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from strata.kernels import _simt
 from strata.kernels.device import Kernel
+from strata.kernels.host_program import HostProgram, Launch
 from strata.kernels.residency import Residency
 from strata.kernels.views import Weight
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """A launch as it was asked for."""
-
-    kernel: Kernel
-    grid: tuple[int, int, int]
-    block: int
-    shared: int
-    args: tuple[int | float, ...]
 
 
 class HostDevice:
@@ -73,6 +62,10 @@ class HostDevice:
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """See Device.constants."""
         return self.residency.constants(values)
+
+    def program(self, timed: bool) -> HostProgram:
+        """See Device.program; every program can be timed."""
+        return HostProgram(self)
 
     def synchronize(self) -> None:
         """See Device.synchronize: every launch has ended when it returns."""

@@ -62,7 +62,7 @@ class Spent:
 class DeviceRunner:
     """Runs windows through a model on one device and keeps the slots' states."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but three have defaults and are given by name
         self,
         model: Model,
         ops: Ops,

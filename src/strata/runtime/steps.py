@@ -79,11 +79,11 @@ class Steps:
         check_tokens(windows, self.model.shape.vocabulary)
         shape = StepShape.of(windows, self.states.journaling)
         self.model.experts.begin_step(shape.rows)
-        logits = self.forward(windows, shape)
+        scored = self.forward(windows, wishes, shape)
         self.model.experts.end_step()
-        return logits
+        return scored
 
-    def forward(self, windows: Sequence[Window], shape: StepShape) -> torch.Tensor:
+    def forward(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """The step, recorded or not."""
         known = self.recorded.get(shape)
         if known is None:

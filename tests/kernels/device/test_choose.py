@@ -10,6 +10,7 @@ from kernels.layer_cases import normal, poisoned
 from strata.core.errors import EngineError
 from strata.kernels.choose import gpu, naive
 from strata.kernels.host_device import HostDevice
+from strata.kernels.views import DrawRows
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.philox import uniform
@@ -29,8 +30,8 @@ WISHES = [
 ]
 
 
-def wishes(params: list[SamplingParams], position: int) -> gpu.DrawRows:
-    rows = gpu.DrawRows.on(HostDevice(), len(params))
+def wishes(params: list[SamplingParams], position: int) -> DrawRows:
+    rows = gpu.draw_rows(HostDevice(), len(params))
     for i, p in enumerate(params):
         rows.temperature[i], rows.top_k[i] = p.temperature, p.top_k
         rows.top_p[i], rows.min_p[i], rows.uniform[i] = p.top_p, p.min_p, uniform(p.seed, position)

@@ -5,13 +5,12 @@ host writes the wishes before the step and reads back one int32 for each row. Pe
 before; log-probabilities are of logits that were fetched (sampling/sample.py).
 """
 
-from dataclasses import dataclass
-
 import torch
 
 from strata.kernels.choose.naive import MOST_VALUES
 from strata.kernels.device import THREADS, Device, Kernel
 from strata.kernels.device_addresses import address, floats, integers
+from strata.kernels.views import DrawRows
 
 LARGEST, TOKENS = Kernel("choose", "choose_largest"), Kernel("choose", "choose_tokens")
 TOKEN_THREADS = 1024
@@ -19,32 +18,14 @@ PIECE = 8192
 """Logits of a row that one block looks through for the largest."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrawRows:
-    """What each of N rows asks for; the meanings are those of sampling.params.SamplingParams.
-
-    temperature  float32 [N]  0: the largest logit, the lowest id among equals, and nothing below applies
-    top_k        int32 [N]    0: all
-    top_p        float64 [N]  1: all
-    min_p        float64 [N]  0: all
-    uniform      float64 [N]  sampling.philox.uniform(seed, position)
-    """
-
-    temperature: torch.Tensor
-    top_k: torch.Tensor
-    top_p: torch.Tensor
-    min_p: torch.Tensor
-    uniform: torch.Tensor
-
-    @classmethod
-    def on(cls, device: Device, rows: int) -> "DrawRows":
-        """Uninitialised, on the device."""
-        f64 = torch.float64
-        return cls(
-            device.empty(rows),
-            device.empty(rows, dtype=torch.int32),
-            *(device.empty(rows, dtype=f64) for _ in range(3)),
-        )
+def draw_rows(device: Device, rows: int) -> DrawRows:
+    """What `rows` rows ask for, uninitialised, on the device."""
+    f64 = torch.float64
+    return DrawRows(
+        device.empty(rows),
+        device.empty(rows, dtype=torch.int32),
+        *(device.empty(rows, dtype=f64) for _ in range(3)),
+    )
 
 
 def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = True) -> torch.Tensor:
