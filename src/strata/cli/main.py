@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Command] = {
     "synth": Command("strata.cli.synth", "synth", "Write a random model of a published shape, for benchmarks."),
     "parity": Command("strata.cli.parity", "parity", "Compare a model op by op with a second opinion."),
     "check equalities": Command("strata.cli.check", "equalities", "Slots, chunks, drafts, snapshots change no bit."),
+    "check batch": Command("strata.cli.check_batch", "batch", "Streams that share steps say what they say alone."),
     "check perplexity": Command("strata.cli.check", "perplexity", "Perplexity of a text, as llama-perplexity has it."),
     "bench decode": Command("strata.cli.bench", "decode", "Tokens per second of decoding."),
     "bench prompt": Command("strata.cli.bench", "prompt", "Tokens per second of reading a prompt."),
