@@ -105,6 +105,16 @@ def test_a_prompt_is_read_in_chunks_that_cover_it(ids):
     assert (found.tokens, found.steps, found.rows_per_step) == (20, 3, 20 / 3)
 
 
+def test_runs_behind_almost_the_whole_context_find_their_pages_again(ids):
+    """What an earlier run left behind must not keep the pages that the next one needs."""
+    runner = runner_of(path_of("qwen3_moe", "gguf"), ops_of(), slots=1)
+    room = runner.limits.context
+    tokens = [ids[i % len(ids)] for i in range(room)]
+    found = Bench(runner, tokens, 64, 2).decode(room - 6, 1, 5)
+    assert len(found.runs) == 2
+    assert len(Bench(runner, tokens, 64, 2).prompt(room - 6).runs) == 2
+
+
 def test_naive_operations_do_not_count(ids):
     found = bench(ids, NaiveOps(), 1).decode(4, 1, 1)
     assert found.distinct_experts_per_step is None and found.bytes_per_step is None
