@@ -1,0 +1,32 @@
+"""The matrices that a model is made of."""
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+
+from strata.kernels.views import Weight
+from strata.models.base import Model
+from strata.store.rows import RowTable
+
+
+def dense_weights(model: Model) -> list[Weight]:
+    """Every matrix but those of routed experts, each once, in the order in which a step reads them."""
+    return list({id(weight): weight for weight in found(model)}.values())
+
+
+def found(part: object) -> Iterator[Weight]:
+    """Weights among the fields of `part`; experts are no part of the dataclasses that layers are."""
+    if isinstance(part, Weight):
+        yield part
+    elif isinstance(part, RowTable):
+        yield from part.shards
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from found(item)
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from found(getattr(part, field.name))
+
+
+def weight_bytes(weight: Weight) -> int:
+    """Of all planes."""
+    return sum(plane.nbytes for plane in weight.planes)
