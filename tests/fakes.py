@@ -105,7 +105,7 @@ class FakeRunner:
         for slot, cap in caps.items():
             text = [*self.states[slot], self.pending[slot]]
             for _ in range(min(cap, self.draft_depth)):
-                token = next_token(text, self.params[slot], self.vocabulary)
+                token = self.says(text, slot)
                 text.append(token if len(text) % 3 else (token + 1) % self.vocabulary)
             if drafted := text[len(self.states[slot]) + 1 :]:
                 drafts[slot] = tuple(drafted)
@@ -126,13 +126,17 @@ class FakeRunner:
         self.steps.append(tuple(windows))
         return [self._run(window) for window in windows]
 
+    def says(self, text: Sequence[int], slot: int) -> int:
+        """The token after `text`."""
+        return next_token(text, self.params[slot], self.vocabulary)
+
     def _run(self, window: Window) -> Stepped:
         slot, state = window.slot, self.states[window.slot]
         if window.start != len(state) or window.end > self._limits.context:
             raise EngineError(f"{window} does not continue a state of {len(state)} tokens")
         text = [*state, *window.tokens]
         ends = range(len(text) - window.score + 1, len(text) + 1)
-        drawn = [next_token(text[:end], self.params[slot], self.vocabulary) for end in ends]
+        drawn = [self.says(text[:end], slot) for end in ends]
         taken = accepted(window.tokens[len(window.tokens) - len(drawn) + 1 :], drawn) if drawn else 0
         drawn = drawn[: taken + 1]
         self.states[slot] = text[: len(text) - window.score + len(drawn)]

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,15 @@ def command(**script: Any) -> list[str]:
 
 
 def fake_process(policy: RestartPolicy = QUICK, **script: Any) -> EngineProcess:
-    """An EngineProcess around the fake; its import path comes from the environment."""
-    source = str(Path(__file__).parents[2] / "src")
-    os.environ["PYTHONPATH"] = source
-    return EngineProcess(command(**script), Log(stream=io.StringIO()), policy)
+    """An EngineProcess around the fake."""
+    return process_of(command(**script), policy)
+
+
+def process_of(words: Sequence[str], policy: RestartPolicy = QUICK) -> EngineProcess:
+    """An EngineProcess around any command; its import path comes from the environment."""
+    root = Path(__file__).parents[2]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(root / "src"), str(root / "tests")])
+    return EngineProcess(words, Log(stream=io.StringIO()), policy)
 
 
 def served(**more: Any) -> ServedModel:
@@ -86,7 +91,19 @@ def running(
     settings: ServerSettings | None = None, model: ServedModel | None = None, wait: bool = True, **script: Any
 ) -> Iterator[Running]:
     """A server whose engine follows `script`."""
-    server = Running(fake_process(**script), settings or ServerSettings(), model or served())
+    with serving(fake_process(**script), settings, model, wait) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving(
+    engine: EngineProcess,
+    settings: ServerSettings | None = None,
+    model: ServedModel | None = None,
+    wait: bool = True,
+) -> Iterator[Running]:
+    """A server before `engine`."""
+    server = Running(engine, settings or ServerSettings(), model or served())
     try:
         if wait:
             server.until(State.READY)

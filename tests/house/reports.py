@@ -1,0 +1,22 @@
+"""What went wrong for people who run such engines elsewhere, and what is not tested of it, with the reason.
+
+One line each, by the number it has in the collection of public reports. A test that would be red with the fault names
+the number in its docstring; test_reports.py holds both to each other.
+"""
+
+from collections.abc import Mapping
+
+CONCURRENCY: Mapping[str, str] = {
+    "O-025": "a client leaves while drafts are checked: its slot is never free again",
+    "O-030": "a request that was cancelled while it waited is begun; a cancelled read goes on to its end",
+    "O-031": "a request that waits goes on in another instance of the model",
+    "O-066": "the client goes away, and its answer is made to the end of the context",
+    "O-067": "one that leaves the queue ends the answer of another client",
+}
+"""Several requests at once: queue, slots, gaps, cancelling, stalls, ends."""
+
+REPORTS: Mapping[str, str] = {**CONCURRENCY}
+"""All that are held to a test; a class that is done is added here."""
+
+WITHOUT_TEST: Mapping[str, str] = {}
+"""Reports that no test names yet, and why."""
