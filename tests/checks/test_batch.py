@@ -7,7 +7,7 @@ import pytest
 from models.made import path_of
 from strata.checks import crowd
 from strata.checks.batch import ExpertReads, Outcome
-from strata.checks.crowd import Answer, Part
+from strata.checks.crowd import Answer, Moment, Part
 from strata.cli.main import run
 from strata.engine.events import Finished, Reason
 from strata.engine.request import Request
@@ -29,7 +29,7 @@ def test_damage_is_named(capsys):
     assert run(["check", "batch", str(path_of("qwen3_next", "gguf")), *SMALL, "--break"], {}) == 1
     shown = capsys.readouterr()
     assert shown.out.count("answer position") == 3
-    assert "every variant failed, which was the purpose of --break" in shown.err
+    assert "every part failed, which was the purpose of --break" in shown.err
 
 
 def test_nothing_shared_and_experts_read_twice_fail():
@@ -44,17 +44,19 @@ def answer(*tokens: int, reason: Reason = Reason.LENGTH) -> Answer:
 
 
 @pytest.mark.parametrize(
-    ("found", "cancel", "words"),
+    ("found", "leaves", "words"),
     [
         (answer(1, 2, 3), None, ""),
         (answer(1, 9, 3), None, "request a, answer position 1: token 9, alone it is 2"),
         (answer(1, 2), None, "2 tokens, alone there are 3"),
-        (answer(1, 2), 2, ""),
-        (answer(1), 2, "1 tokens"),
+        (answer(1, 2, reason=Reason.CANCEL), Moment("a", said=2), ""),
+        (answer(1, reason=Reason.CANCEL), Moment("a", said=2), "1 tokens"),
+        (answer(reason=Reason.CANCEL), Moment("b", said=2), ""),
+        (answer(1, 2, 3), Moment("a", said=2), "ended with length, though its client left"),
         (answer(1, 2, 3, reason=Reason.ERROR), None, "failed"),
     ],
 )
-def test_differences_are_named(found, cancel, words):
-    part = Part(Request("a", (1,)), cancel_after=cancel)
+def test_differences_are_named(found, leaves, words):
+    part = Part(Request("a", (1,)), leaves=leaves)
     said = crowd.difference({"a": answer(1, 2, 3)}, {"a": found}, [part])
     assert (words in said) if words else said == ""

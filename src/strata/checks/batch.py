@@ -1,18 +1,16 @@
 """`check batch`: every stream of a crowd says what it says alone, and the crowd really shares its steps."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from queue import SimpleQueue
-from typing import Any, cast
+from dataclasses import dataclass, replace
 
 import torch
 
-from strata.checks.crowd import Answer, Crowd, Part, Progress, difference
+from strata.checks.crowd import Answer, Crowd, Moment, Part, Tell, difference
+from strata.checks.engines import obey, running
+from strata.checks.watched import Note, Seating, Watched
 from strata.core.order import Order
-from strata.core.window import Window
-from strata.engine.engine import Engine, EngineSettings
 from strata.engine.request import Request
-from strata.engine.runner import Runner, Stepped
+from strata.engine.runner import Runner
 from strata.sampling.params import SamplingParams
 
 LONG = 3000
@@ -61,71 +59,41 @@ def crowd_of(prompts: Sequence[Sequence[int]], long: Sequence[int], count: int) 
     for i in range(count):
         prompt = prompts[i % len(prompts)]
         cut = max(2, len(prompt) - i // len(prompts))
-        draws = SamplingParams(temperature=0.8, top_p=0.95, top_k=40, seed=1000 + i) if i % 2 else SamplingParams()
         tokens = tuple(long) if i == count // 2 else tuple(prompt[:cut])
-        late = ("0", 3) if i == count // 2 or i >= count - count // 3 else None
-        request = Request(str(i), tokens, max_new=12 + 5 * i % 41, params=draws)
-        parts.append(Part(request, cancel_after=5 if i == 1 else None, after=late))
+        late = Moment("0", said=3) if i == count // 2 or i >= count - count // 3 else None
+        request = Request(str(i), tokens, max_new=12 + 5 * i % 41, params=draws_of(i))
+        parts.append(Part(request, comes=late, leaves=Moment("1", said=5) if i == 1 else None))
     return parts
 
 
-def second_turns(parts: Sequence[Part], answers: Mapping[str, Answer], prompts: Sequence[Sequence[int]]) -> list[Part]:
-    """Each conversation goes on with a new question behind its answer."""
-    again = []
-    for i, part in enumerate(parts):
-        said = answers[part.request.id].tokens
-        question = prompts[(i + 1) % len(prompts)][:20]
-        tokens = (*part.request.tokens, *said, *question)
-        again.append(Part(Request(f"{part.request.id}.2", tokens, max_new=10, params=part.request.params)))
-    return again
+def draws_of(number: int) -> SamplingParams:
+    """Greedy for even numbers, else seeded draws, every other of them with penalties."""
+    if number % 2 == 0:
+        return SamplingParams()
+    drawn = SamplingParams(temperature=0.8, top_p=0.95, top_k=40, seed=1000 + number)
+    return replace(drawn, presence_penalty=0.4, frequency_penalty=0.2) if number % 4 == 3 else drawn
 
 
-class Engines:
-    """Fresh engines over one model, and the crowds that run on them."""
-
-    def __init__(self, make: Callable[[int, bool], Runner], slots: int, spoil: Callable[[Runner, int], None]) -> None:
-        """`make(slots, keeps)` gives a fresh runner; `keeps`: with conversations kept for later requests."""
-        self.make = make
-        self.slots = slots
-        self.spoil = spoil
-
-    def alone(self, parts: Sequence[Part], progress: Progress | None = None) -> dict[str, Answer]:
-        """Every request in an engine with one slot that keeps nothing, one after the other."""
-        engine = Engine(self.make(1, False), EngineSettings())
-        engine.start()
-        found: dict[str, Answer] = {}
-        for done, part in enumerate(parts, 1):
-            found |= Crowd(engine, [Part(part.request)]).run()
-            if progress is not None:
-                progress(done, len(parts))
-        engine.stop()
-        return found
-
-    def together(
-        self,
-        name: str,
-        turns: Sequence[tuple[Sequence[Part], Mapping[str, Answer]]],
-        keeps: bool,
-        parked: bool = False,
-        broken: bool = False,
-        progress: Progress | None = None,
-    ) -> Outcome:
-        """All at once, turn after turn; `parked`: between turns every conversation leaves the slots' memory."""
-        runner = self.make(self.slots, keeps)
-        engine = Engine(cast(Runner, Spoiler(runner, self.spoil)) if broken else runner, EngineSettings())
-        engine.start()
-        wrong, tokens, reused = "", 0, 0
+def together(
+    name: str,
+    watched: Watched,
+    turns: Sequence[tuple[Sequence[Part], Mapping[str, Answer]]],
+    parked: bool = False,
+    tell: Tell | None = None,
+) -> Outcome:
+    """All at once, turn after turn; `parked`: between turns every conversation leaves the slots' memory."""
+    wrong, tokens, reused = "", 0, 0
+    with running(watched) as engine:
         for turn, (parts, solo) in enumerate(turns):
             if turn and parked:
                 obey(engine, Order("park"))
-            found = Crowd(engine, parts, progress).run()
+            found = Crowd(engine, parts, tell, watched).run()
             wrong = wrong or difference(solo, found, parts)
             tokens += sum(len(answer.tokens) for answer in found.values())
             reused += sum(answer.reused for answer in found.values())
         status = engine.status()
-        engine.stop()
-        rows, streams = (counts(status[key]) for key in ("rows_per_step", "decoding_per_step"))
-        return Outcome(name, sum(len(parts) for parts, _ in turns), tokens, reused, rows, streams, wrong)
+    rows, streams = (counts(status[key]) for key in ("rows_per_step", "decoding_per_step"))
+    return Outcome(name, sum(len(parts) for parts, _ in turns), tokens, reused, rows, streams, wrong)
 
 
 def counts(histogram: object) -> dict[int, int]:
@@ -134,33 +102,11 @@ def counts(histogram: object) -> dict[int, int]:
     return {int(value): int(count) for value, count in histogram.items()}
 
 
-def obey(engine: Engine, order: Order) -> Mapping[str, int]:
-    """Give an order and wait for what became of it; raises what it failed with."""
-    answers: SimpleQueue[Mapping[str, int] | Exception] = SimpleQueue()
-    engine.order(order, answers.put)
-    answer = answers.get()
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
-class Spoiler:
-    """A runner that damages what streams remember as soon as several decode: the negative control."""
-
-    def __init__(self, runner: Runner, spoil: Callable[[Runner, int], None]) -> None:
-        self._runner = runner
-        self._spoil = spoil
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._runner, name)
-
-    def step(self, windows: Sequence[Window]) -> list[Stepped]:
-        """The step, and afterwards the damage to the first of the slots that decode."""
-        stepped = self._runner.step(windows)
-        decoding = [window.slot for window in windows if len(window.tokens) == 1]
-        if len(decoding) > 1:
-            self._spoil(self._runner, decoding[0])
-        return stepped
+def company_harm(watched: Watched, seen: Seating | Note) -> Sequence[int]:
+    """The negative control: as soon as several decode, the first of them is damaged."""
+    if isinstance(seen, Note) and len(seen.decoding) > 1:
+        return seen.decoding[:1]
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +145,7 @@ class RoutingTap:
 
 def expert_reads(runner: Runner, tap: RoutingTap, read: Callable[[], int], parts: Sequence[Part]) -> ExpertReads:
     """Run the crowd on a runner that reports to `tap`, beside the kernels' own count `read`."""
-    engine = Engine(runner, EngineSettings())
     before = read()
-    engine.start()
-    Crowd(engine, parts).run()
-    engine.stop()
+    with running(runner) as engine:
+        Crowd(engine, parts).run()
     return ExpertReads(tap.uses, tap.distinct, read() - before)

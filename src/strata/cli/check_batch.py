@@ -2,26 +2,23 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from strata.assemble import Loaded
-from strata.checks.batch import LONG, Engines, ExpertReads, Outcome, RoutingTap, crowd_of, expert_reads, second_turns
+from strata.checks.batch import LONG, ExpertReads, Outcome, RoutingTap, company_harm, crowd_of, expert_reads, together
 from strata.checks.crowd import Part
+from strata.checks.engines import alone, next_turns
 from strata.checks.facts import facts
 from strata.checks.prompts import check_prompts, reading
+from strata.checks.runners import forgetful, keeping, spoil
+from strata.checks.watched import Watched, harmless
 from strata.cli.check import Isa, Json, KvType, ModelArgument, Threads, loaded_for
+from strata.cli.check_crowd import conclude
 from strata.cli.output import note, say
-from strata.core.held import Held
-from strata.core.limits import Limits
-from strata.engine.runner import Runner
+from strata.cli.progress import progress, telling
 from strata.kernels.cpu_ops import CpuOps
-from strata.layers.batch import Tap
-from strata.runtime.runner import DeviceRunner, Seat
-from strata.sampling.history import TokenCounts
-from strata.sampling.params import SamplingParams
 
 ANSWERS = 256
 """Room behind the longest prompt for answers and second turns."""
@@ -45,26 +42,27 @@ def batch(
     loaded = loaded_for(context, model, flags, count, long + ANSWERS)
     size = loaded.model.shape.vocabulary
     prompts = check_prompts(loaded.checkpoint, size, 384)[:3]
-    engines = Engines(lambda slots, keeps: runner_of(loaded, slots, keeps), count, spoil_runner)
     parts = crowd_of(prompts, reading(loaded.checkpoint, size, long), count)
-    note(f"{count} requests alone, one after the other ...")
-    solo = engines.alone(parts)
-    again = second_turns(parts, solo, prompts)
-    note("their second turns alone ...")
-    solo_again = engines.alone(again)
-    failures = []
+    note(f"{count} requests alone, one after the other, then together ...")
+    with progress("alone") as said:
+        solo = alone(loaded, parts, telling(said, "requests"))
+        again = next_turns(parts, solo, [prompt[:20] for prompt in reversed(prompts)])
+        solo_again = alone(loaded, again, telling(said, "their second turns"))
+    failures: dict[str, str] = {}
     for name, keeps, parked in VARIANTS:
-        note(f"{name} ...")
-        turns = [(parts, solo), (again, solo_again)]
-        outcome = engines.together(name, turns, keeps, parked, broken)
-        failures += [name] if outcome.failure else []
+        runner = keeping(loaded, count) if keeps else forgetful(loaded, count)
+        watched = Watched(runner, company_harm if broken else harmless, spoil)
+        with progress(name) as said:
+            turns = [(parts, solo), (again, solo_again)]
+            outcome = together(name, watched, turns, parked, telling(said, "answers"))
+        failures[name] = outcome.failure
         say(outcome_json(outcome, broken, loaded) if json_ else outcome_line(outcome))
     if isinstance(loaded.runner.ops, CpuOps) and not broken:
         note("how often experts are read ...")
         reads = reads_of(loaded, loaded.runner.ops, count, parts)
-        failures += ["experts read once per step"] if reads.failure else []
+        failures["experts read once per step"] = reads.failure
         say(reads_json(reads, loaded) if json_ else reads_line(reads))
-    conclude(failures, broken)
+    conclude("batch", failures, broken)
 
 
 VARIANTS = (
@@ -75,67 +73,10 @@ VARIANTS = (
 """(name, whether conversations are kept, whether they are parked)"""
 
 
-def conclude(failures: list[str], broken: bool) -> None:
-    """Say what failed; exit 1 when anything did, and with --break always."""
-    if broken and len(failures) == len(VARIANTS):
-        note(f"check batch: every variant failed, which was the purpose of --break: {', '.join(failures)}")
-    elif broken:
-        blind = [name for name, _, _ in VARIANTS if name not in failures]
-        note(f"check batch: --break was not noticed, so these are blind: {', '.join(blind)}")
-    elif failures:
-        note(f"check batch: failed: {', '.join(failures)}")
-    if broken or failures:
-        raise typer.Exit(1)
-
-
-def runner_of(loaded: Loaded, slots: int, keeps: bool, tap: Tap | None = None) -> Runner:
-    """A fresh runner over the loaded model."""
-    limits = Limits(slots, loaded.plan.context, loaded.plan.step_tokens)
-    kind = DeviceRunner if keeps else Forgetful
-    return kind(loaded.model, loaded.runner.ops, limits, tap, loaded.runner.states.kv_type)
-
-
-class Forgetful(DeviceRunner):
-    """Keeps nothing of a sequence: every prompt is read whole."""
-
-    def seat(
-        self,
-        slot: int,
-        tokens: Sequence[int],
-        params: SamplingParams,
-        most: int | None = None,
-        marks: Sequence[int] = (),
-    ) -> Held:
-        """See `Runner.seat`."""
-        self.check_ids(tokens, params)
-        self.states.clear(slot)
-        self.seats[slot] = Seat(params, TokenCounts(tokens))
-        return Held(0)
-
-    def release(self, slot: int) -> None:
-        """See `Runner.release`."""
-        self.seats.pop(slot, None)
-        self.states.clear(slot)
-
-
-def spoil_runner(runner: Runner, slot: int) -> None:
-    """Damage what a slot remembers, far enough to change tokens: all signs turn."""
-    assert isinstance(runner, DeviceRunner)
-    states = runner.states
-    for layer in states.layers:
-        for plane in (layer.keys, layer.values):
-            if plane is not None and states.pages.held[slot]:
-                stored = plane.data if plane.scales is None else plane.scales
-                stored[states.pages.held[slot][0]] *= -1
-        for tensor in (layer.conv, layer.delta, layer.ngram):
-            if tensor is not None:
-                tensor[slot] *= -1
-
-
 def reads_of(loaded: Loaded, ops: CpuOps, count: int, parts: list[Part]) -> ExpertReads:
     """The crowd once more, with the routing listened to."""
     tap = RoutingTap()
-    return expert_reads(runner_of(loaded, count, False, tap), tap, lambda: ops.native.distinct_experts, parts)
+    return expert_reads(forgetful(loaded, count, tap), tap, lambda: ops.native.distinct_experts, parts)
 
 
 def outcome_line(outcome: Outcome) -> str:

@@ -37,6 +37,11 @@ COMMANDS: Mapping[str, Command] = {
     "parity": Command("strata.cli.parity", "parity", "Compare a model op by op with a second opinion."),
     "check equalities": Command("strata.cli.check", "equalities", "Slots, chunks, drafts, snapshots change no bit."),
     "check batch": Command("strata.cli.check_batch", "batch", "Streams that share steps say what they say alone."),
+    "check interleave": Command(
+        "strata.cli.check_crowd", "interleave", "Prompts are read beside streams, short first."
+    ),
+    "check parking": Command("strata.cli.check_crowd", "parking", "Conversations come back from RAM and disk exactly."),
+    "check early-close": Command("strata.cli.check_crowd", "early_close", "Who leaves frees its slot at once."),
     "check perplexity": Command("strata.cli.check", "perplexity", "Perplexity of a text, as llama-perplexity has it."),
     "bench decode": Command("strata.cli.bench", "decode", "Tokens per second of decoding."),
     "bench prompt": Command("strata.cli.bench", "prompt", "Tokens per second of reading a prompt."),

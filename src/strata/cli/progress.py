@@ -34,6 +34,11 @@ def progress(title: str, every_s: float = EVERY_S, clock: Callable[[], float] = 
         yield lambda at, done, total: bar.update(task, completed=done, total=total, at=escape(at))
 
 
+def telling(said: Said, at: str) -> Callable[[int, int], None]:
+    """`said` for one kind of work."""
+    return lambda done, total: said(at, done, total)
+
+
 class Lines:
     """At most one line every `every_s` seconds, and one at the end."""
 
