@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from expert_pool import ExpertPool
 
 from strata.checkpoint.metadata import Metadata
 from strata.checks.kernel_cases import random_blocks
@@ -64,8 +65,18 @@ class DrawnSource:
 
     container: Container = "gguf"
 
-    def __init__(self, shape: Shape, formats: Formats, device: torch.device, seed: int = 1) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        formats: Formats,
+        device: torch.device,
+        seed: int = 1,
+        blocks: list[torch.Tensor] | None = None,
+    ) -> None:
+        """`blocks`: pinned host memory for the experts, which lie on the device without."""
         self.formats, self.device = formats, device
+        self.blocks = blocks
+        self.pool: ExpertPool | None = None
         items = list(tensor_shapes(shape))
         self.kinds = {item.name.removesuffix(".weight"): kind for item, kind in items}
         self.rng = np.random.default_rng(seed)
@@ -76,7 +87,7 @@ class DrawnSource:
         """See `Source.has`."""
         return name in self.kinds
 
-    def pool(self, name: str, cols: int) -> tuple[torch.Tensor, float]:
+    def rows_of(self, name: str, cols: int) -> tuple[torch.Tensor, float]:
         """(rows of format `name`, uint8 [POOL_ROWS, row_bytes]; the spread of their values)."""
         if (name, cols) not in self.pools:
             fmt = FORMATS[name]
@@ -94,7 +105,7 @@ class DrawnSource:
     def codes(self, name: str, rows: int, cols: int) -> tuple[str, torch.Tensor, float]:
         """(format, uint8 [rows, row_bytes], the product's scale for outputs of about the inputs' size)."""
         fmt = self.formats.of(name, cols)
-        pool, spread = self.pool(fmt, cols)
+        pool, spread = self.rows_of(fmt, cols)
         at = torch.randint(POOL_ROWS, (rows,), generator=self.generator, device=self.device)
         gain = 3.0 if name == "output" or name.endswith("ffn_gate_inp") else 1.5 if "_exps" in name else 1.0
         size = 0.5 if self.kinds[name] == "embedding" else gain / cols**0.5
@@ -115,6 +126,10 @@ class DrawnSource:
 
     def experts(self, layer: int, count: int, width: int, hidden: int) -> ExpertBank:
         """See `Source.experts`."""
+        if self.blocks is not None:
+            if self.pool is None:
+                self.pool = self.pinned_pool(self.blocks, width, hidden)
+            return self.pool.bank(layer, count)
 
         def stack(kind: str, rows: int, cols: int) -> tuple[Weight, ...]:
             fmt, plane, scale = self.codes(f"blk.{layer}.ffn_{kind}_exps", count * rows, cols)
@@ -122,6 +137,13 @@ class DrawnSource:
             return tuple(Weight(FORMATS[fmt], rows, cols, (each[e],), scale) for e in range(count))
 
         return ExpertBank(stack("gate", width, hidden), stack("up", width, hidden), stack("down", hidden, width))
+
+    def pinned_pool(self, blocks: list[torch.Tensor], width: int, hidden: int) -> ExpertPool:
+        """The experts' pool in `blocks`."""
+        sizes = {"gate": (width, hidden), "up": (width, hidden), "down": (hidden, width)}
+        gate, up, down = (self.weight(f"blk.0.ffn_{kind}_exps", *size) for kind, size in sizes.items())
+        pools = [self.rows_of(w.format.name, w.cols)[0] for w in (gate, up, down)]
+        return ExpertPool(blocks, (gate, up, down), tuple(pools))
 
     def rows(self, name: str, layer: int, needed: int, cols: int) -> RowTable:
         """See `Source.rows`."""
@@ -135,9 +157,19 @@ class DrawnSource:
         """See `Source.check_all_used`."""
 
 
-def drawn_model(shape: Shape, formats: Formats, ops: Ops, device: torch.device, seed: int = 1) -> Model:
-    """The model; the same seed gives the same weights on the same device."""
+def drawn_model(
+    shape: Shape,
+    formats: Formats,
+    ops: Ops,
+    device: torch.device,
+    seed: int = 1,
+    blocks: list[torch.Tensor] | None = None,
+) -> tuple[Model, ExpertPool | None]:
+    """The model, and the pool of its experts where they lie in `blocks`.
+
+    The same seed gives the same weights on the same device.
+    """
     values = {name: typed.value for name, typed in synth_keys(shape).items()}
     meta = Metadata(Path(f"drawn {shape.arch}"), values)
-    source = DrawnSource(shape, formats, device, seed)
-    return ARCHITECTURES[shape.arch].build(source, meta, shape.vocabulary, ops)
+    source = DrawnSource(shape, formats, device, seed, blocks)
+    return ARCHITECTURES[shape.arch].build(source, meta, shape.vocabulary, ops), source.pool

@@ -11,19 +11,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from timing import host_rate
 
 from strata.experts.adaptive import AdaptSettings
 from strata.experts.gpu import GpuExperts
 from strata.experts.placing import Rates, Sizes, cuda, place_experts
 from strata.experts.split import Line, fit_line
 from strata.experts.traces import ADVERSE, TYPICAL, Curve, RoutingTrace, generate
-from strata.kernels import _native
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.device import Device
 from strata.kernels.native import Native
@@ -167,20 +167,6 @@ def blank() -> tuple[Weight, Weight, Weight]:
         return Weight(fmt, rows, cols, (torch.zeros(rows, fmt.row_bytes(cols), dtype=torch.uint8),))
 
     return of(GATE, WIDTH, HIDDEN), of(GATE, WIDTH, HIDDEN), of(DOWN, HIDDEN, WIDTH)
-
-
-def host_rate(native: Native) -> float:
-    """GB/s at which the threads read host memory."""
-    size = 2 << 30
-    big = Weight(FORMATS["Q8_0"], size // FORMATS["Q8_0"].row_bytes(4096), 4096, ())
-    plane = torch.ones(big.rows, FORMATS["Q8_0"].row_bytes(4096), dtype=torch.uint8)
-    described = native.weight(replace(big, planes=(plane,)))
-    x, y, best = torch.zeros(1, 4096), torch.zeros(1, big.rows), 0.0
-    for _ in range(4):
-        began = time.perf_counter()
-        _native.probe(native.handle, "read", described, x.data_ptr(), y.data_ptr())
-        best = max(best, plane.nbytes / (time.perf_counter() - began) / 1e9)
-    return best
 
 
 def place_pool(

@@ -16,6 +16,7 @@ from strata.experts.gpu import GpuExperts
 from strata.experts.placing import HostSide, Sizes, place_experts
 from strata.kernels.device import Device
 from strata.kernels.native import Native
+from strata.models.base import Model
 from strata.store.blobs import BlobLayout
 from strata.store.experts import ExpertStore
 from strata.store.pinned import PinnedStore
@@ -63,15 +64,7 @@ class Tiers:
         """The runner's experts at a placement, op by op: what was recorded reads them elsewhere."""
         runner = self.run.runner
         model, forwarder = runner.model, runner.forwarder
-        store = ExpertStore(model.store.banks)
-        each = max(BlobLayout.of(bank).nbytes for bank in store.banks.values())
-        total = each * sum(len(bank.gate) for bank in store.banks.values())
-        arena, pin = (-(-int(share * total) // each) * each for share in (vram, pinned))
-        block = max(each, arena // 4 // each * each)
-        sizes = Sizes(arena + block, 0, pin, adapt=AdaptSettings(every=2, swaps=2), block_bytes=block)
-        sizes = sizes if arena else Sizes(0, 0, pin)
-        held = PinnedStore(store, self.side.allocate, each)
-        experts = place_experts(self.device, self.native, held, model.shape.top_k, sizes, self.side)
+        experts = experts_at(self.device, self.native, model, self.side, vram, pinned)
         before, tap = model.experts.inner, forwarder.tap
         model.experts.inner, forwarder.tap = experts, forwarder.tap or silent
         forwarder.recorded.clear()
@@ -80,6 +73,18 @@ class Tiers:
         finally:
             model.experts.inner, forwarder.tap = before, tap
             experts.close()
+
+
+def experts_at(device: Device, native: Native, model: Model, side: HostSide, vram: float, pinned: float) -> GpuExperts:
+    """The model's experts with these shares of them in VRAM and in pinned memory, and a few of them moving."""
+    store = ExpertStore(model.store.banks)
+    each = max(BlobLayout.of(bank).nbytes for bank in store.banks.values())
+    total = each * sum(len(bank.gate) for bank in store.banks.values())
+    arena, pin = (-(-int(share * total) // each) * each for share in (vram, pinned))
+    block = max(each, arena // 4 // each * each)
+    sizes = Sizes(arena + block, 0, pin, adapt=AdaptSettings(every=2, swaps=2), block_bytes=block)
+    held = PinnedStore(store, side.allocate, each)
+    return place_experts(device, native, held, model.shape.top_k, sizes if arena else Sizes(0, 0, pin), side)
 
 
 def silent(name: str, tensors: dict[str, torch.Tensor]) -> None:

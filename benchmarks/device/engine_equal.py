@@ -1,0 +1,126 @@
+"""Whole models on a device against the CPU, bit for bit: all operations, then with the experts in several places."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from drawn_model import Formats, drawn_model
+from drawn_model import shape_of as drawn_shape
+
+from strata.checkpoint.demo import model_path
+from strata.checkpoint.locate import open_checkpoint
+from strata.checks.tiers import experts_at
+from strata.core.limits import Limits
+from strata.core.window import Window
+from strata.experts.gpu import GpuExperts
+from strata.experts.placing import side_of
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.device import Device
+from strata.kernels.gpu_ops import GpuOps
+from strata.kernels.native import Native
+from strata.kernels.ops import Ops
+from strata.models.base import Model
+from strata.models.registry import build_model
+from strata.runtime.runner import DeviceRunner
+from strata.state.memory import Memory
+
+Build = Callable[[Ops], Model]
+Logits = list[np.ndarray]
+
+PLACES = {"100%": (1.0, 0.0), "50%": (0.5, 0.3), "10%": (0.1, 0.5), "0%": (0.0, 0.5), "0%, none pinned": (0.0, 0.0)}
+"""Shares of the experts in VRAM and in pinned memory."""
+ARCHITECTURES = ("qwen3moe", "qwen3next", "qwen35moe", "qwen4exp")
+
+
+def runner_on(device: Device, native: Native, build: Build, slots: int, context: int) -> DeviceRunner:
+    """The model's runner on the device."""
+    ops = GpuOps(device)
+    memory = Memory(device.torch_device, apart=True)
+    return DeviceRunner(build(ops), ops, Limits(slots, context, 512), memory=memory, host_ops=CpuOps(native))
+
+
+def history(runner: DeviceRunner, length: int) -> Logits:
+    """Prompts in chunks, decoding alone and together, and verify windows that are cut: the logits of every step."""
+    ids = np.random.default_rng(5).integers(0, runner.model.shape.vocabulary, 8 * length).tolist()
+    found: Logits = []
+
+    def step(parts: list[tuple[int, int, int, int]]) -> None:
+        windows = []
+        for slot, size, score, _ in parts:
+            start = runner.states.length[slot]
+            at = start + 3 * length * slot
+            windows.append(Window(slot, start, tuple(ids[at : at + size]), score))
+        found.append(runner.forward(windows))
+        for slot, _, _, kept in parts:
+            runner.states.commit(slot, kept, runner.ops)
+
+    for slot, size in ((0, length), (1, 7), (0, 5), (1, length // 2)):
+        step([(slot, size, 1, size)])
+    for _ in range(3):
+        step([(0, 1, 1, 1)])
+        step([(1, 1, 1, 1), (0, 1, 1, 1)])
+        step([(0, 4, 4, 2), (1, 1, 1, 1)])
+        step([(1, 3, 3, 3)])
+    return found
+
+
+def compared(expected: Logits, got: Logits) -> dict[str, object]:
+    """Whether every bit agrees; if not, the first step, the largest difference and how many tokens it changes."""
+    same = [a.tobytes() == b.tobytes() for a, b in zip(expected, got, strict=True)]
+    found: dict[str, object] = {"rows": sum(len(a) for a in expected), "equal": all(same)}
+    if not all(same):
+        found["first_different_step"] = same.index(False)
+        found["largest_difference"] = max(float(np.abs(a - b).max()) for a, b in zip(expected, got, strict=True))
+        found["other_tokens"] = sum(int((a.argmax(1) != b.argmax(1)).sum()) for a, b in zip(expected, got, strict=True))
+    return found
+
+
+def placed(runner: DeviceRunner, device: Device, native: Native, vram: float, pinned: float, length: int) -> Logits:
+    """The history with the experts at a placement; RuntimeError when the counters do not agree."""
+    side = side_of(device.torch_device)
+    experts: GpuExperts = experts_at(device, native, runner.model, side, vram, pinned)
+    runner.model.experts.inner = experts
+    try:
+        found = history(runner, length)
+        experts.read_ledger()
+        if experts.counters.disagreement():
+            raise RuntimeError(experts.counters.disagreement())
+        return found
+    finally:
+        experts.close()
+
+
+def cases(emulated: bool) -> dict[str, tuple[Build, int]]:
+    """Models by name with how many tokens a prompt has."""
+    found: dict[str, tuple[Build, int]] = {}
+    if not emulated:
+        demo = open_checkpoint(model_path(None))
+        found["demo"] = (lambda ops: build_model(demo, ops)), 300
+    for arch in ARCHITECTURES[-1:] if emulated else ARCHITECTURES:
+
+        def build(ops: Ops, arch: str = arch) -> Model:
+            formats = Formats("Q4_K", "Q5_0")
+            return drawn_model(drawn_shape(arch, 4, "tiny"), formats, ops, torch.device("cpu"))[0]
+
+        found[arch] = build, 8 if emulated else 90
+    return found
+
+
+def equalities(device: Device, native: Native, out: dict[str, object]) -> None:
+    """The demo and a tiny drawn model of every architecture: all on the device, then at every placement.
+
+    The emulator is slow: a dry run there does one of each.
+    """
+    emulated = device.torch_device.type == "cpu"
+    for name, (build, length) in cases(emulated).items():
+        try:
+            cpu = CpuOps(native)
+            expected = history(DeviceRunner(build(cpu), cpu, Limits(2, 8 * length, 512)), length)
+            got = history(runner_on(device, native, build, 2, 8 * length), length)
+            found: dict[str, object] = {"plain": compared(expected, got)}
+            for place, shares in list(PLACES.items())[1:2] if emulated else PLACES.items():
+                runner = runner_on(device, native, build, 2, 8 * length)
+                found[place] = compared(expected, placed(runner, device, native, *shares, length))
+            out[name] = found
+        except Exception as error:  # noqa: BLE001 - one case that fails leaves the others
+            out[name] = {"failed": repr(error)}

@@ -1,0 +1,36 @@
+"""Reading a prompt on a drawn model."""
+
+import time
+from typing import Any
+
+import numpy as np
+from engine_decode import Drawn
+
+from strata.core.window import Window
+from strata.sampling.params import SamplingParams
+
+
+def prompt(drawn: Drawn, limit_s: float) -> dict[str, Any]:
+    """Read a prompt in chunks, as far as `limit_s` goes; the first chunk does not count."""
+    tokens, chunk = drawn.scale.prompt, drawn.scale.chunk
+    runner = drawn.runner(1, tokens + 64)
+    ids = np.random.default_rng(3).integers(0, drawn.shape.vocabulary - 10, tokens).tolist()
+    runner.seat(0, ids, SamplingParams())
+    took: list[float] = []
+    began = time.perf_counter()
+    for start in range(0, tokens, chunk):
+        part = tuple(ids[start : start + chunk])
+        before = time.perf_counter()
+        runner.step([Window(0, start, part, int(start + chunk >= tokens))])
+        took.append(time.perf_counter() - before)
+        if time.perf_counter() - began > limit_s:
+            break
+    counted = took[1:] or took
+    return {
+        "chunk": chunk,
+        "tokens read": min(tokens, len(took) * chunk),
+        "of": tokens,
+        "tokens per second": len(counted) * chunk / sum(counted),
+        "first chunk s": took[0],
+        "last chunk s": took[-1],
+    }
