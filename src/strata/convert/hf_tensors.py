@@ -13,6 +13,7 @@ from strata.convert.tensors import AnyArray, Floats, Item, Pieces
 from strata.convert.transforms import Transform, tile_heads, transform_of, unpack_qkvz
 from strata.core.errors import CheckpointError, UnsupportedError
 from strata.models.config import hf_delta
+from strata.models.drafting import RULES
 from strata.models.hf_source import shards
 from strata.models.hf_weights import UNREAD, stored_weights
 from strata.models.registry import ARCHITECTURES, Architecture
@@ -22,15 +23,6 @@ UNSUFFIXED = {"ssm_a", "ssm_dt.bias"}
 BUFFERS = ("layer_multipliers", "ngram_heads_vocab_sizes", "ngram_heads_offsets", ".inv_freq")
 """Ends of names that become keys, or that every reader derives."""
 
-MTP_RULES = {
-    "nextn.enorm": Rule("pre_fc_norm_embedding", "plus_one"),
-    "nextn.hnorm": Rule("pre_fc_norm_hidden", "plus_one"),
-    "nextn.shared_head_norm": Rule("norm", "plus_one"),
-    "nextn.eh_proj": Rule("fc"),
-    "nextn.hc_head_norm": Rule("hyper_connection_mixer.hc_norm", "plus_one"),
-    "nextn.hc_head_down": Rule("hyper_connection_mixer.input_mix_weight_down"),
-    "nextn.hc_head_up": Rule("hyper_connection_mixer.input_mix_weight_up"),
-}
 MTP_LAYER = re.compile(r"mtp\.layers\.(\d+)\.")
 
 
@@ -88,7 +80,7 @@ class HfTensors:
         return found
 
     def _drafting(self, ours: str) -> list[Item]:
-        found = self._rules(ours, "mtp.", MTP_RULES, True)
+        found = self._rules(ours, "mtp.", RULES, True)
         pair = ("mtp.fc_embedding.weight", "mtp.fc_hidden.weight")
         if pair[0] in self.checkpoint.tensors:
             # One product per stream over [embedding, hidden] side by side.

@@ -22,13 +22,17 @@ from strata.store.rows import RowTable
 
 
 class GgufSource:
-    """Implements `Source`. `ignored` are name prefixes of tensors that belong to other parts (drafting heads)."""
+    """Implements `Source`. Names that begin with one of `drafting` belong to the drafting head's layers.
+
+    It is for the trunk, or for the `head`.
+    """
 
     container: Container = "gguf"
 
-    def __init__(self, checkpoint: Checkpoint, ignored: Sequence[str]) -> None:
+    def __init__(self, checkpoint: Checkpoint, drafting: Sequence[str], head: bool = False) -> None:
         self.checkpoint = checkpoint
-        self.ignored = tuple(ignored)
+        self.drafting = tuple(drafting)
+        self.head = head
         self.used: set[str] = set()
 
     def _full(self, name: str) -> str:
@@ -114,7 +118,7 @@ class GgufSource:
         left = {
             n: r
             for n, r in self.checkpoint.tensors.items()
-            if n not in self.used and not n.startswith(self.ignored) and not n.endswith(".input_scale")
+            if n not in self.used and n.startswith(self.drafting) == self.head and not n.endswith(".input_scale")
         }
         if left:
             raise unused_error(self.checkpoint.path, left)

@@ -19,7 +19,10 @@ IGNORED = ("mtp.", "model.visual.", "visual.")
 
 
 class HfSource:
-    """Implements `Source`. `rules` maps our leaf names to HF's; `experts_at` are the places where experts live."""
+    """Implements `Source`. `rules` maps our leaf names to HF's; `experts_at` are the places where experts live.
+
+    Layers from number `drafting` on are those of the drafting head, which the source is then for.
+    """
 
     container: Container = "safetensors"
 
@@ -29,11 +32,13 @@ class HfSource:
         rules: Mapping[str, Rule],
         experts_at: Sequence[str],
         expert_leaves: tuple[str, str, str],
+        drafting: int | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.rules = rules
         self.experts_at = experts_at
         self.expert_leaves = expert_leaves
+        self.drafting = drafting
         self.used: set[str] = set()
         self.left: dict[str, int] = {}
         """Rows of stacked matrices that nobody has asked for yet; negative when two parts overlap."""
@@ -45,9 +50,15 @@ class HfSource:
         rule = self.rules.get(leaf)
         if rule is None:
             return None
-        prefix = f"model.layers.{match.group(1)}." if match else ""
+        prefix = self._prefix(int(match.group(1)), leaf) if match else ""
         names = [full for n in (rule.leaf, rule.other) if n for full in (prefix + n, f"{prefix}{n}.weight")]
         return rule, next((n for n in names if n in self.checkpoint.tensors), names[1])
+
+    def _prefix(self, layer: int, leaf: str = "") -> str:
+        """Where a layer's tensors are in the folder; what belongs to the head as a whole is beside its layers."""
+        if self.drafting is None or layer < self.drafting:
+            return f"model.layers.{layer}."
+        return "mtp." if leaf.startswith("nextn.") else f"mtp.layers.{layer - self.drafting}."
 
     def _found(self, name: str) -> tuple[Rule, str]:
         found = self._full(name)
@@ -104,7 +115,7 @@ class HfSource:
 
     def experts(self, layer: int, count: int, width: int, hidden: int) -> ExpertBank:
         """See `Source.experts`: fused [E, 2I, H] and [E, H, I], or one matrix per expert and projection."""
-        bases = [f"model.layers.{layer}.{at}" for at in self.experts_at]
+        bases = [f"{self._prefix(layer)}{at}" for at in self.experts_at]
         for base in bases:
             fused = f"{base}.gate_up_proj"
             if fused in self.checkpoint.tensors:
@@ -160,10 +171,14 @@ class HfSource:
         left: dict[str, object] = {
             n: r
             for n, r in self.checkpoint.tensors.items()
-            if n not in self.used and not n.startswith(IGNORED) and not n.endswith((".inv_freq", *UNREAD))
+            if n not in self.used and self._mine(n) and not n.endswith((".inv_freq", *UNREAD))
         }
         if left:
             raise unused_error(self.checkpoint.path, left)
+
+    def _mine(self, name: str) -> bool:
+        """Whether the tensor belongs to what this source is for."""
+        return not name.startswith(IGNORED) if self.drafting is None else name.startswith("mtp.")
 
 
 def shards(checkpoint: Checkpoint, prefix: str) -> list[str]:

@@ -9,13 +9,14 @@ No layer norms: the residual is n streams, read and written through hyper-connec
     logits = W_out read_final(R)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import UnsupportedError
 from strata.experts.placed import PlacedExperts
+from strata.experts.protocol import Experts
 from strata.kernels.ops import HeadPairing, Ops
 from strata.kernels.views import NgramHash, Weight
 from strata.layers.attention import Attention
@@ -152,10 +153,22 @@ class ExpParts:
             streams=c.streams,
         )
 
-    def indexer(self, layer: int, rope: Rope) -> Indexer | None:
-        """QSA's indexer, or None where the file says that attention is dense."""
+    def block(
+        self, layer: int, ngram: NgramEmbedding | None, mixer: Attention | DeltaNet, experts: Experts
+    ) -> ExpBlock:
+        """A layer around its mixer."""
+        return ExpBlock(
+            index=layer,
+            ngram=ngram,
+            attn_hyper=self.hyper(f"blk.{layer}.hc_attn", f"blk.{layer}.hyper_attn", inject=True),
+            mixer=mixer,
+            ffn_hyper=self.hyper(f"blk.{layer}.hc_ffn", f"blk.{layer}.hyper_ffn", inject=True),
+            moe=self.parts.moe(layer, experts),
+        )
+
+    def indexer(self, layer: int, ratio: int, rope: Rope) -> Indexer | None:
+        """QSA's indexer over blocks of `ratio` tokens, or None where it is 0: the file says that attention is dense."""
         c, s, b = self.config, self.parts.source, f"blk.{layer}.indexer."
-        ratio = c.ratios[layer]
         if not ratio:
             return None
         return Indexer(
@@ -191,6 +204,12 @@ class ExpParts:
         )
 
 
+def layout_of(config: ExpConfig, parts: Parts, indexer: Indexer | None) -> LayerLayout:
+    """What an attention layer keeps."""
+    index = IndexLayout(config.index_dim, indexer.ratio) if indexer is not None else None
+    return LayerLayout(kv=parts.kv_layout(), index=index)
+
+
 def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel:
     """The model from its tensors."""
     config = read_config(meta, source, vocabulary)
@@ -208,27 +227,16 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel
     blocks, layouts = [], []
     for i in range(c.layers):
         attends, hashed = i in config.attention_layers, config.hashes.get(i)
-        indexer = own.indexer(i, rope) if attends else None
+        indexer = own.indexer(i, config.ratios[i], rope) if attends else None
         mixer = (
             parts.attention(i, rope, gated=True, normed=True, indexer=indexer)
             if attends
             else parts.delta_net(i, delta, parts.separate_inputs(i, config.delta), sigmoid=config.sigmoid_gate)
         )
-        blocks.append(
-            ExpBlock(
-                index=i,
-                ngram=own.ngram(i, hashed) if hashed is not None else None,
-                attn_hyper=own.hyper(f"blk.{i}.hc_attn", f"blk.{i}.hyper_attn", inject=True),
-                mixer=mixer,
-                ffn_hyper=own.hyper(f"blk.{i}.hc_ffn", f"blk.{i}.hyper_ffn", inject=True),
-                moe=parts.moe(i, experts),
-            )
-        )
+        blocks.append(own.block(i, own.ngram(i, hashed) if hashed is not None else None, mixer, experts))
         layouts.append(
-            LayerLayout(
-                kv=parts.kv_layout() if attends else None,
-                index=IndexLayout(config.index_dim, indexer.ratio) if indexer is not None else None,
-                delta=None if attends else delta,
+            replace(
+                layout_of(config, parts, indexer) if attends else LayerLayout(delta=delta),
                 ngram=conv if hashed is not None else None,
             )
         )

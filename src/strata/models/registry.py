@@ -7,8 +7,9 @@ from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.metadata import Metadata
 from strata.core.errors import CheckpointError, UnsupportedError
 from strata.kernels.ops import Ops
-from strata.models import llama, qwen3moe, qwen3next, qwen4_exp, qwen35moe
+from strata.models import drafting, hybrid_head, llama, qwen3moe, qwen3next, qwen4_exp, qwen4_exp_head, qwen35moe
 from strata.models.base import Model
+from strata.models.drafting import BuildHead, DraftHead
 from strata.models.gguf_source import GgufSource
 from strata.models.hf_source import HfSource
 from strata.models.source import Rule, Source, require
@@ -24,13 +25,21 @@ class Architecture:
     rules: Mapping[str, Rule]
     experts_at: tuple[str, ...]
     expert_leaves: tuple[str, str, str]
+    build_head: BuildHead | None = None
+    """Of the drafting head, where one is built."""
 
 
 ARCHITECTURES: dict[str, Architecture] = {
     "qwen3moe": Architecture(qwen3moe.build, qwen3moe.RULES, qwen3moe.EXPERTS_AT, qwen3moe.EXPERT_LEAVES),
-    "qwen3next": Architecture(qwen3next.build, qwen3next.RULES, qwen3next.EXPERTS_AT, qwen3next.EXPERT_LEAVES),
-    "qwen35moe": Architecture(qwen35moe.build, qwen35moe.RULES, qwen35moe.EXPERTS_AT, qwen35moe.EXPERT_LEAVES),
-    "qwen4exp": Architecture(qwen4_exp.build, qwen4_exp.RULES, qwen4_exp.EXPERTS_AT, qwen4_exp.EXPERT_LEAVES),
+    "qwen3next": Architecture(
+        qwen3next.build, qwen3next.RULES, qwen3next.EXPERTS_AT, qwen3next.EXPERT_LEAVES, hybrid_head.build_head
+    ),
+    "qwen35moe": Architecture(
+        qwen35moe.build, qwen35moe.RULES, qwen35moe.EXPERTS_AT, qwen35moe.EXPERT_LEAVES, hybrid_head.build_head
+    ),
+    "qwen4exp": Architecture(
+        qwen4_exp.build, qwen4_exp.RULES, qwen4_exp.EXPERTS_AT, qwen4_exp.EXPERT_LEAVES, qwen4_exp_head.build_head
+    ),
     "llama": Architecture(llama.build, llama.RULES, llama.EXPERTS_AT, llama.EXPERT_LEAVES),
 }
 """By GGUF's name of the architecture."""
@@ -69,10 +78,23 @@ def open_source(checkpoint: Checkpoint, name: str) -> Source:
     entry = ARCHITECTURES[name]
     if checkpoint.kind == "safetensors":
         return HfSource(checkpoint, entry.rules, entry.experts_at, entry.expert_leaves)
-    meta = checkpoint.metadata
+    return GgufSource(checkpoint, draft_blocks(checkpoint.metadata, name))
+
+
+def draft_blocks(meta: Metadata, name: str) -> list[str]:
+    """How the names of the layers begin that only propose tokens: the last ones."""
     blocks = meta.integer(f"{name}.block_count", 1, 4096)
-    drafting = meta.integer(f"{name}.nextn_predict_layers", 0, blocks, default=0)
-    return GgufSource(checkpoint, [f"blk.{i}." for i in range(blocks - drafting, blocks)])
+    count = meta.integer(f"{name}.nextn_predict_layers", 0, blocks, default=0)
+    return [f"blk.{i}." for i in range(blocks - count, blocks)]
+
+
+def open_head_source(checkpoint: Checkpoint, name: str, layers: int) -> Source:
+    """The tensors of the drafting head of a trunk of `layers` layers; one head of one layer is built."""
+    entry = ARCHITECTURES[name]
+    if checkpoint.kind == "safetensors":
+        rules = {**entry.rules, **drafting.RULES, **drafting.PAIR}
+        return HfSource(checkpoint, rules, entry.experts_at, entry.expert_leaves, layers)
+    return GgufSource(checkpoint, [f"blk.{layers}."], head=True)
 
 
 def vocabulary_size(checkpoint: Checkpoint) -> int:
@@ -91,3 +113,24 @@ def build_model(checkpoint: Checkpoint, ops: Ops) -> Model:
     model = ARCHITECTURES[name].build(source, checkpoint.metadata, vocabulary_size(checkpoint), ops)
     source.check_all_used()
     return model
+
+
+def build_draft_head(
+    checkpoint: Checkpoint, model: Model, ops: Ops, apart: Checkpoint | None = None
+) -> DraftHead | None:
+    """The drafting head of `model`, which was built from `checkpoint`; None where there is none. Its experts join the
+    model's store.
+
+    `apart` is the file that holds it, when the model's own does not. CheckpointError when that file has no such head,
+    UnsupportedError when a tensor of the head has no place.
+    """
+    name, file = model.shape.architecture, checkpoint if apart is None else apart
+    build = ARCHITECTURES[name].build_head
+    source = open_head_source(file, name, model.shape.layers)
+    if build is None or not source.has(f"blk.{model.shape.layers}.nextn.enorm"):
+        if apart is not None:
+            raise CheckpointError(f"{apart.path}: no drafting head for a {name} model of {model.shape.layers} layers")
+        return None
+    head = build(source, checkpoint.metadata, model, ops)
+    source.check_all_used()
+    return head

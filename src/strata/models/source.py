@@ -112,6 +112,20 @@ def slice_rows(weight: Weight, start: int, stop: int) -> Weight:
     return Weight(weight.format, stop - start, weight.cols, planes, weight.scale)
 
 
+def side_by_side(left: Weight, right: Weight) -> Weight:
+    """One matrix [left | right] of as many rows, by value; UnsupportedError when their formats or scales differ."""
+    if (left.format, left.rows, left.scale) != (right.format, right.rows, right.scale):
+        raise UnsupportedError(
+            f"matrices side by side must be of one kind, found {left.rows} rows in {left.format.name} (scale "
+            f"{left.scale:g}) and {right.rows} rows in {right.format.name} (scale {right.scale:g})"
+        )
+    wide = max(left.format.block, left.format.scale_block[1] if left.format.scale_block is not None else 1)
+    if left.cols % wide:
+        raise UnsupportedError(f"{left.cols} columns in {left.format.name}: expected a multiple of {wide}")
+    planes = tuple(torch.cat(pair, dim=1) for pair in zip(left.planes, right.planes, strict=True))
+    return Weight(left.format, left.rows, left.cols + right.cols, planes, left.scale)
+
+
 def floats(checkpoint: Checkpoint, ref: TensorRef) -> torch.Tensor:
     """A whole tensor decoded to float32, flat."""
     raw = np.ascontiguousarray(checkpoint.bytes_of(ref)).reshape(1, -1)

@@ -38,6 +38,12 @@ class ExpertStore:
         except KeyError:
             raise EngineError(f"layer {layer} has no experts") from None
 
+    def add(self, layer: int, bank: ExpertBank) -> None:
+        """The experts of one layer more; EngineError when it has some already."""
+        if layer in self.banks:
+            raise EngineError(f"layer {layer} has experts already")
+        self.banks[layer] = bank
+
     @property
     def nbytes(self) -> int:
         """Bytes of all experts of all layers."""
