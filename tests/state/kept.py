@@ -58,9 +58,10 @@ class Kept:
         disk: int = 10**6,
         state_bytes: int = 32,
         spacing: Spacing | None = None,
+        rewrites: int = 0,
     ) -> None:
         self.contents = TokenPages(slots, pages, PAGE, state_bytes)
-        self.table = PageTable(slots, -(-context // PAGE), pages, PAGE)
+        self.table = PageTable(slots, -(-context // PAGE), pages, PAGE, rewrites)
         self.said = StringIO()
         tree = PrefixTree(PAGE, recurrent=bool(state_bytes), root_key=b"root")
         archive = None
@@ -93,6 +94,8 @@ class Kept:
             page = self.table.held[slot][position // PAGE]
             assert self.table.holders[page] == 1, "written into a shared page"
             self.contents.pages[page, position % PAGE] = token
+        for position in range(max(0, len(sequence) - self.table.rewrites), len(sequence)):
+            assert self.table.holders[self.table.held[slot][position // PAGE]] == 1, "a shared entry is written again"
         sequence += tokens
         self.table.shrink(slot, len(sequence))
         self.cache.committed(slot, np.array(sequence))

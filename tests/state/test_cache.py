@@ -27,11 +27,12 @@ class Sequences(RuleBasedStateMachine):
 
     @initialize(
         pages=st.integers(12, 24), ram=st.sampled_from([0, 200, 600, 5000]), disk=st.sampled_from([None, 900, 10**6]),
-        state_bytes=st.sampled_from([0, 32]),
+        state_bytes=st.sampled_from([0, 32]), rewrites=st.sampled_from([0, 1]),
     )  # fmt: skip
-    def start(self, pages, ram, disk, state_bytes):
+    def start(self, pages, ram, disk, state_bytes, rewrites):
         self.folder = Path(tempfile.mkdtemp())
         self.settings = {"pages": pages, "ram": ram, "disk": disk or 0, "state_bytes": state_bytes}
+        self.settings["rewrites"] = rewrites
         self.settings["folder"] = None if disk is None else self.folder
         self.kept = Kept(SLOTS, **self.settings)
         self.seen: list[list[int]] = [[]]

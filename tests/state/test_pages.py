@@ -10,7 +10,7 @@ from strata.state.pages import PageTable, Taken
 SLOTS, PER_SLOT, PAGES, PAGE = 3, 4, 7, 8
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("grow", "shrink", "empty", "retain", "drop", "adopt", "claim")),
+        st.sampled_from(("grow", "shrink", "empty", "retain", "drop", "adopt", "claim", "share")),
         st.integers(0, SLOTS - 1),
         st.integers(0, PAGE * (PER_SLOT + 2)),
         st.integers(0, PAGE * (PER_SLOT + 2)),
@@ -19,14 +19,16 @@ STEPS = st.lists(
 )
 
 
-@given(STEPS)
-def test_every_page_is_free_or_held_and_nobody_writes_into_a_shared_one(steps):
-    table, kept = PageTable(SLOTS, PER_SLOT, PAGES, PAGE), []
+@pytest.mark.parametrize("rewrites", [0, 1])
+@given(steps=STEPS)
+def test_every_page_is_free_or_held_and_nobody_writes_into_a_shared_one(rewrites, steps):
+    table, kept = PageTable(SLOTS, PER_SLOT, PAGES, PAGE, rewrites), []
     for what, slot, one, other in steps:
         start, tokens = sorted((one, other))
         before = [list(held) for held in table.held]
         start = min(start, PAGE * len(before[slot]))
-        shared = [p for p in before[slot][start // PAGE :] if sum(held.count(p) for held in before) + kept.count(p) > 1]
+        first = max(0, start - rewrites) // PAGE
+        shared = [p for p in before[slot][first:] if sum(held.count(p) for held in before) + kept.count(p) > 1]
         missing = max(0, -(-tokens // PAGE) - len(before[slot])) + len(shared)
         if what == "grow" and (-(-tokens // PAGE) > PER_SLOT or missing > len(table.free)):
             with pytest.raises(CapacityError):
@@ -36,7 +38,7 @@ def test_every_page_is_free_or_held_and_nobody_writes_into_a_shared_one(steps):
             taken = table.grow(slot, start, tokens)
             assert len(taken) == missing and [t.copy_of for t in taken if t.copy_of is not None] == shared
             assert all(table.held[slot][t.place] == t.page for t in taken)
-            assert all(table.holders[p] == 1 for p in table.held[slot][start // PAGE :])
+            assert all(table.holders[p] == 1 for p in table.held[slot][first:])
         elif what == "shrink":
             table.shrink(slot, tokens)
             assert table.held[slot] == before[slot][: -(-tokens // PAGE)]
@@ -51,9 +53,10 @@ def test_every_page_is_free_or_held_and_nobody_writes_into_a_shared_one(steps):
             kept = []
         elif what == "adopt" and not before[slot]:
             table.adopt(slot, kept[:PER_SLOT] if len(set(kept[:PER_SLOT])) == len(kept[:PER_SLOT]) else [])
-        elif what == "claim":
-            table.claim(slot, start, tokens)
-            assert table.owed(slot) == missing
+        elif what in ("claim", "share"):
+            table.claim(slot, start, tokens) if what == "claim" else table.share(slot, start)
+            assert table.copies[slot] == len(shared)
+            assert what == "share" or table.owed(slot) == missing
         table.check(kept)
         assert all(now == old for s, (now, old) in enumerate(zip(table.held, before, strict=True)) if s != slot)
 

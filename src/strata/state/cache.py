@@ -103,7 +103,7 @@ class PrefixCache:
         for match in (best, Match(self.tree.root, 0)):
             path = match.node.path()
             loads = sum(self.tiers.span(node) for node in path if node.pages is None)
-            needed = loads + self.pages.count(most) - match.length // self.pages.page
+            needed = loads + self.pages.count(most) - self.pages.first_written(match.length)
             unused = self.tiers.reclaimable(but=path)
             if needed <= self.pages.room + unused:
                 return match
@@ -128,8 +128,12 @@ class PrefixCache:
     def committed(self, slot: int, tokens: Tokens) -> None:
         """The slot's sequence is `tokens` now; kept when it has a length that is."""
         length = len(tokens)
-        if slot in self.paths and (length in self.stops[slot] or length % self.spacing.every == 0):
-            self._keep(slot, tokens)
+        if self.keeps(slot, length):
+            self._keep(slot, tokens, goes_on=True)
+
+    def keeps(self, slot: int, length: int) -> bool:
+        """Whether the slot's sequence is kept at this length; its memory must be whole then."""
+        return slot in self.paths and (length in self.stops[slot] or length % self.spacing.every == 0)
 
     def release(self, slot: int, tokens: Tokens) -> None:
         """The slot's sequence is over, and whole; the slot's pages are to be emptied by the caller afterwards."""
@@ -159,8 +163,10 @@ class PrefixCache:
             self.tree.pin(node, -1)
             del self.stops[slot], self.made[slot]
 
-    def _keep(self, slot: int, tokens: Tokens) -> None:
+    def _keep(self, slot: int, tokens: Tokens, goes_on: bool = False) -> None:
         self._status = None
+        if goes_on and self.pages.rewrites and self.pages.room + self.tiers.reclaimable() < self.pages.rewrites:
+            return  # the slot could not get the page that it would have to copy
         base = self.tree.base(tokens)
         node = base.node
         if base.length < len(tokens) or (self.tree.recurrent and node.state is None and not node.saved_state):
@@ -174,6 +180,8 @@ class PrefixCache:
                 node = self.tree.add(key_of(base.node.key, base.length, new), base, new)
                 node.pages = self.pages.held[slot][node.start // self.pages.page : self.pages.count(node.end)]
                 self.pages.retain(node.pages)
+                if goes_on:
+                    self.pages.share(slot, len(tokens))
                 self.made[slot].append(node)
             node.state = self.tiers.contents.state_of(slot)
         self.tree.pin(node, 1)

@@ -52,6 +52,8 @@ class LayerLayout:
     index: IndexLayout | None = None
     delta: DeltaLayout | None = None
     ngram: ConvLayout | None = None
+    carry: int = 0
+    """Values of the trunk's last row, which the drafting head's next pair begins with."""
 
     def token_bytes(self, kv_type: KvType = "f32") -> int:
         """Bytes per token of context; an indexer's keys are float32."""
@@ -69,4 +71,4 @@ class LayerLayout:
             n += d.channels * d.history + d.value_heads * d.key_dim * d.value_dim
         if self.ngram:
             n += self.ngram.channels * self.ngram.history
-        return 4 * n
+        return 4 * (n + self.carry)

@@ -23,10 +23,13 @@ class PageTable:
     A slot writes only into pages that nobody else holds: a shared one is replaced before (copy on write). `claim`
     promises pages to a slot, and `room` is what is neither held nor promised. Invariant: a page is free exactly when
     nobody holds it; `check` proves it.
+
+    A slot that goes on from a position writes the last `rewrites` ones before it again.
     """
 
-    def __init__(self, slots: int, pages_per_slot: int, pages: int, page: int) -> None:
+    def __init__(self, slots: int, pages_per_slot: int, pages: int, page: int, rewrites: int = 0) -> None:
         self.page = page
+        self.rewrites = rewrites
         self.pages = pages
         self.pages_per_slot = pages_per_slot
         self.held: list[list[int]] = [[] for _ in range(slots)]
@@ -58,6 +61,10 @@ class PageTable:
         """Promise the slot what it takes to write positions `start` to `tokens`, until it is emptied."""
         self.claims[slot], self.copies[slot] = self.count(tokens), len(self._shared(slot, start))
 
+    def share(self, slot: int, start: int) -> None:
+        """The slot's pages were retained, and it goes on from `start`: promise it the copies that this takes."""
+        self.copies[slot] = len(self._shared(slot, start))
+
     def grow(self, slot: int, start: int, tokens: int) -> Sequence[Taken]:
         """Make positions `start` to `tokens` of `slot` its own to write; returns the newly taken pages.
 
@@ -81,8 +88,12 @@ class PageTable:
         return taken
 
     def _shared(self, slot: int, start: int) -> list[int]:
-        held = self.held[slot]
-        return [place for place in range(start // self.page, len(held)) if self.holders[held[place]] > 1]
+        held, first = self.held[slot], self.first_written(start)
+        return [place for place in range(first, len(held)) if self.holders[held[place]] > 1]
+
+    def first_written(self, start: int) -> int:
+        """The first place that a slot which goes on from `start` writes to."""
+        return max(0, start - self.rewrites) // self.page
 
     def _take(self) -> int:
         page = self.free.pop()

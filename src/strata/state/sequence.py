@@ -36,6 +36,8 @@ class LayerState:
     """[slots, value_heads, key_dim, value_dim]"""
     ngram: torch.Tensor | None
     """[slots, history, channels]"""
+    carry: torch.Tensor | None
+    """[slots, values]"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,9 @@ class SequenceStates:
         pages_per_slot = -(-context // PAGE)
         pages = slots * pages_per_slot if pages is None else pages
         self.context = context
-        self.pages = PageTable(slots, pages_per_slot, pages, PAGE)
+        # A drafting head's entry of the last row depends on the token after it, which sequences may differ in.
+        rewrites = int(any(layout.carry for layout in layouts))
+        self.pages = PageTable(slots, pages_per_slot, pages, PAGE, rewrites)
         self.memory = memory
         self.table = memory.mirror(slots, pages_per_slot, dtype=torch.int32)
         self.token_ids = memory.mirror(slots, context, dtype=torch.int64)
@@ -117,6 +121,7 @@ class SequenceStates:
             conv=zeros(delta.history, delta.channels) if delta else None,
             delta=zeros(delta.value_heads, delta.key_dim, delta.value_dim) if delta else None,
             ngram=zeros(ngram.history, ngram.channels) if ngram else None,
+            carry=zeros(layout.carry) if layout.carry else None,
         )
 
     def reserve(self, slot: int, tokens: Sequence[int], first_row: int, keep: bool) -> None:
@@ -133,6 +138,10 @@ class SequenceStates:
         self._write_tokens(slot, start, tokens)
         self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
         self.journaling = self.journaling or keep
+
+    def make_room(self, slot: int, stop: int) -> None:
+        """Pages for positions up to `stop`, which a drafting head is about to write to; CapacityError as `reserve`."""
+        self._grow(slot, self.length[slot], stop)
 
     def _grow(self, slot: int, start: int, stop: int) -> None:
         """Pages of its own for positions `start` to `stop`; what lies on shared ones is copied first."""
@@ -226,7 +235,7 @@ class SequenceStates:
         self.length[slot] = 0
         self.pages.empty(slot)
         for layer in self.layers:
-            for tensor in (layer.conv, layer.delta, layer.ngram):
+            for tensor in (layer.conv, layer.delta, layer.ngram, layer.carry):
                 if tensor is not None:
                     tensor[slot].zero_()
 
@@ -280,7 +289,7 @@ class SequenceStates:
         """Everything that slots keep besides, by name: [slots, ...]."""
         found = []
         for i, layer in enumerate(self.layers):
-            tensors = {"conv": layer.conv, "delta": layer.delta, "ngram": layer.ngram}
+            tensors = {"conv": layer.conv, "delta": layer.delta, "ngram": layer.ngram, "carry": layer.carry}
             found += [(f"{i}.{name}", tensor) for name, tensor in tensors.items() if tensor is not None]
         return found
 
