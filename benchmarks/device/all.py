@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPICS = ("simple", "products", "mixers", "engine", "tiers")
+TOPICS = ("simple", "products", "prompts", "mixers", "engine", "tiers")
 """In the order of what they build on."""
 
 

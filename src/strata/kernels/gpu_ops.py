@@ -18,8 +18,10 @@ from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
 from strata.kernels.embed import gpu as embed_gpu
 from strata.kernels.experts import gpu as experts_gpu
+from strata.kernels.experts import prompt as experts_prompt
 from strata.kernels.experts.table import ExpertTable, table_of
 from strata.kernels.linear import gpu as linear_gpu
+from strata.kernels.linear import prompt as linear_prompt
 from strata.kernels.native import remember
 from strata.kernels.ngram import gpu as ngram_gpu
 from strata.kernels.norm import gpu as norm_gpu
@@ -31,6 +33,9 @@ from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.step_program import StepProgram
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+
+WINDOW_ROWS = 32
+"""Rows of a step up to which kernels are made for few rows; more are a prompt's. The bits are the same."""
 
 
 class GpuOps:
@@ -51,6 +56,8 @@ class GpuOps:
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""
+        if len(x) > WINDOW_ROWS:
+            return linear_prompt.linear(self.device, x, weights)
         return linear_gpu.linear(self.device, x, weights)
 
     def embed(self, ids: torch.Tensor, shards: Sequence[Weight]) -> torch.Tensor:
@@ -132,6 +139,8 @@ class GpuOps:
 
     def experts(self, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, bank: ExpertBank) -> torch.Tensor:
         """See Ops.experts."""
+        if len(x) > WINDOW_ROWS:
+            return experts_prompt.experts(self.device, x, ids, weights, self.table(bank))
         return experts_gpu.experts(self.device, x, ids, weights, self.table(bank))
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:

@@ -1,0 +1,43 @@
+// How products of many rows see their operands (kernels/linear/prompt.py makes the tables).
+//
+// The lane rule (docs/numerics.md 1.4, 1.5) adds the sub-blocks of a lane in order and the lanes by a tree. Here one
+// thread adds everything for an output, so it goes through the tree depth first: lanes 0, 16, 8, 24, 4, .. and all
+// sub-blocks of a lane before the next lane. A sum waits at each of the five levels for its partner. Codes and scales
+// lie in that order, "place" by place, in rows of whole stages of 128 codes:
+//
+//     codes   int8 [rows][stages * 128]
+//     x       d float32 [rows][places], and m, the negated sums of codes, likewise
+//     weight  scale (and minimum) float32 [rows / 32][places][32]: what a lane of the matrix unit's result needs
+//             lies together: row 8 i + 2 t + e of the 32 is at 8 t + 2 i + e
+//
+// What lies beyond the last place is never used. An order table is int64 [2][places]: words that say what follows the
+// sub-block at a place, then the place of each sub-block.
+#pragma once
+
+#include "device.h"
+
+namespace strata::STRATA_ISA {
+
+constexpr int stage_codes = 128;  // of a row that arrive together
+
+// A word of an order table: 0 while the lane has more sub-blocks, otherwise how the lane's sum climbs the tree.
+struct Climb {
+    int levels;  // joined with what waits there, or with +0 where the other half of a level has no lanes
+    int zeros;   // bit k: level k is such a one
+};
+
+STRATA_INLINE Climb climb_of(int64_t word) { return {static_cast<int>(word & 15) - 1, static_cast<int>(word >> 4)}; }
+
+STRATA_INLINE int64_t stages_of(int64_t cols) { return (cols + stage_codes - 1) / stage_codes; }
+
+// Where row `row` of 32 rows lies among their scales.
+STRATA_INLINE int scale_place(int row) { return row % 8 / 2 * 8 + row / 8 * 2 + row % 2; }
+
+// A tile of rows of x: the expert's, or 0 of a single matrix.
+struct RowsTile {
+    int32_t expert, first, count, unused;
+};
+
+constexpr int tile_rows_of_x = 64;
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,72 @@
+// Which tiles of a product of many rows a block does, and which rows of x they read. A unit is a tile of 64 rows of x
+// with one of the tiles of rows of the weight; the blocks of a launch take units in turn, and the stages of a unit's
+// operands arrive while earlier stages, of the unit before perhaps, are computed.
+#pragma once
+
+#include "expert_table.h"
+#include "prompt_layout.h"
+#include "staging.h"
+
+namespace strata::STRATA_ISA {
+
+// One launch's work. Of a single matrix: `tiles` null. Of experts first_expert and following: their tiles are those from
+// tile_starts[first_expert] on, and pairs[first + i] is the pair (row, rank) of row i of a tile.
+struct PromptWork {
+    const RowsTile* tiles;
+    const int32_t* pairs;
+    const ExpertEntry* table;
+    int64_t begin, count;   // tiles of rows of x
+    int64_t across;         // tiles of rows of the weight
+    int64_t rows, top_k;    // rows of x; pairs that share one (0: a pair is a row)
+    int64_t kind, format;   // of the experts' matrices; a negative format: all have the same
+
+    STRATA_METHOD int64_t units() const { return count * across; }
+
+    STRATA_METHOD RowsTile tile_of(int64_t unit) const {
+        const int64_t index = unit / across;
+        if (tiles) return tiles[begin + index];
+        const int64_t first = index * tile_rows_of_x, left = rows - first;
+        return {0, static_cast<int32_t>(first), static_cast<int32_t>(left < tile_rows_of_x ? left : tile_rows_of_x), 0};
+    }
+
+    STRATA_METHOD bool has(int64_t unit) const {
+        return format < 0 || format_of(table[tile_of(unit).expert], static_cast<int>(kind)) == format;
+    }
+
+    // The first unit of this launch from `unit` on, in steps of `stride`.
+    STRATA_METHOD int64_t find(int64_t unit, int64_t stride) const {
+        while (unit < units() && !has(unit)) unit += stride;
+        return unit;
+    }
+
+    // Row of the result; that of x is row_of_x of it.
+    STRATA_METHOD int32_t result_of(const RowsTile& tile, int i) const {
+        const int at = tile.first + (i < tile.count ? i : tile.count - 1);
+        return tiles ? pairs[at] : at;
+    }
+
+    STRATA_METHOD int32_t row_of_x(int32_t result) const {
+        return top_k ? static_cast<int32_t>(static_cast<uint32_t>(result) / static_cast<uint32_t>(top_k)) : result;
+    }
+};
+
+// What a block knows of a unit: kept for the units that are under way, from the first byte asked for to the results.
+struct UnitRows {
+    RowsTile tile;
+    int32_t result[tile_rows_of_x], source[tile_rows_of_x];
+};
+
+constexpr int units_under_way = 4;
+
+STRATA_INLINE PromptWork prompt_work(const RowsTile* tiles, const int32_t* tile_starts, const int32_t* pairs,
+                                     const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t across,
+                                     int64_t rows, int64_t top_k, int64_t kind, int64_t format) {
+    PromptWork work = {tiles, pairs, table, 0, (rows + tile_rows_of_x - 1) / tile_rows_of_x, across, rows, top_k, kind, format};
+    if (tiles) {
+        work.begin = tile_starts[first_expert];
+        work.count = tile_starts[first_expert + experts] - work.begin;
+    }
+    return work;
+}
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,131 @@
+// Weights of one format (STRATA_FORMAT) unpacked into panels for products of many rows: codes with their offsets taken
+// off, as signed bytes, and the scales of their sub-blocks (prompt_layout.h).
+#pragma once
+
+#include "expert_table.h"
+#include "products_step.h"
+#include "prompt_layout.h"
+#include "staging.h"
+
+namespace strata::STRATA_ISA {
+
+constexpr int unpack_threads = 256, unpack_rows = 32;
+
+// A panel and its scales; `place_of` is the second half of the order table.
+struct Panel {
+    uint8_t* codes;
+    float* scale;
+    float* minimum;
+    const int64_t* place_of;
+    int64_t cols;
+};
+
+template <class F>
+struct UnpackStage {
+    static constexpr int piece = (Step<F>::bytes + 15 + 16) / 16 * 16 + 16;
+    static constexpr int groups = unpack_threads / 32;
+};
+
+// Four bytes less a number below 128.
+STRATA_INLINE uint32_t less(uint32_t w, int bias) {
+    return add_bytes(w, (static_cast<uint32_t>(-bias) & 255u) * 0x01010101u);
+}
+
+// A lane writes its sub-block `index` of row `row`; the scales wait in shared memory until all 32 rows are there.
+template <class F>
+STRATA_INLINE void put_codes(const Panel& to, int64_t row, int64_t index, const typename Step<F>::Unpacked& c) {
+    constexpr int words = F::sub / 4;
+    const int64_t place = to.place_of[index];
+    uint8_t* at = to.codes + row * stages_of(to.cols) * stage_codes + place * F::sub;
+    STRATA_UNROLL
+    for (int i = 0; i < words; i += 4) {
+        Words4 four;
+        STRATA_UNROLL
+        for (int j = 0; j < 4; ++j) four.w[j] = less(c.w[i + j], c.bias);
+        *reinterpret_cast<Words4*>(at + 4 * i) = four;
+    }
+}
+
+// Rows first .. first + 31 of a matrix with `rows` rows; rows beyond repeat the last.
+template <class F>
+STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64_t rows, int64_t first, const Panel& to,
+                                unsigned char* shared) {
+    using S = UnpackStage<F>;
+    uint32_t* table = reinterpret_cast<uint32_t*>(shared);
+    float* scales = reinterpret_cast<float*>(shared + 4 * Grid<F>::words);  // [1 or 2][32 sub-blocks][33 rows]
+    float* minima = scales + 32 * 33;
+    uint8_t* ring = reinterpret_cast<uint8_t*>(scales + (F::minima ? 2 : 1) * 32 * 33) + warp() * 4 * S::piece;
+    const int64_t subs = to.cols / F::sub, places = stages_of(to.cols) * (stage_codes / F::sub);
+    STRATA_ROLL
+    for (int64_t step = 0; step * 32 < subs; ++step) {
+        const int64_t index = step * 32 + lane(), left = Step<F>::row_bytes(to.cols) - step * Step<F>::bytes;
+        const int count = static_cast<int>(left < Step<F>::bytes ? left : Step<F>::bytes);
+        Line line[4];
+        STRATA_UNROLL
+        for (int r = 0; r < 4; ++r) {
+            const int64_t row = first + warp() * 4 + r, here = row < rows ? row : rows - 1;
+            line[r] = {data + here * Step<F>::row_bytes(to.cols), Step<F>::scales_of(plane, here, to.cols)};
+            copy_lines<Step<F>::bytes>(ring + r * S::piece, line[r].data + step * Step<F>::bytes, count);
+        }
+        commit_copies();
+        wait_for_copies<0>();
+        sync_warp();
+        STRATA_UNROLL
+        for (int r = 0; r < 4; ++r) {
+            if (index >= subs) continue;
+            typename Step<F>::Unpacked c;
+            const uintptr_t from = reinterpret_cast<uintptr_t>(line[r].data) + step * Step<F>::bytes;
+            Step<F>::unpack({ring + r * S::piece, static_cast<uint32_t>(from & 15)}, line[r], index, table, c);
+            put_codes<F>(to, first + warp() * 4 + r, index, c);
+            scales[lane() * 33 + warp() * 4 + r] = c.scale;
+            if (F::minima) minima[lane() * 33 + warp() * 4 + r] = c.minimum;
+        }
+        barrier();
+        for (int i = thread_x(); i < 32 * 32; i += unpack_threads) {
+            const int sub = i / 32, row = i % 32;
+            if (step * 32 + sub >= subs) continue;
+            const int64_t at = (first / 32 * places + to.place_of[step * 32 + sub]) * 32 + scale_place(row);
+            to.scale[at] = scales[sub * 33 + row];
+            if (F::minima) to.minimum[at] = minima[sub * 33 + row];
+        }
+        barrier();
+    }
+}
+
+template <class F>
+STRATA_INLINE void unpack_rows_of(const uint8_t* data, const uint8_t* plane, int64_t rows, const Panel& to,
+                                  unsigned char* shared) {
+    if (Grid<F>::words != 0) Grid<F>::fill(reinterpret_cast<uint32_t*>(shared), thread_x(), unpack_threads);
+    barrier();
+    const int64_t groups = (rows + unpack_rows - 1) / unpack_rows;
+    for (int64_t group = block_x(); group < groups; group += grid_x())
+        unpack_group<F>(data, plane, rows, group * unpack_rows, to, shared);
+}
+
+// A matrix [rows, cols] -> a panel. Grid: x groups of 32 rows (they loop).
+STRATA_KERNEL_OF(unpack_threads, unpack_matrix,
+                 (const uint8_t* data, const uint8_t* plane, uint8_t* codes, float* scale, float* minimum,
+                  const int64_t* place_of, int64_t rows, int64_t cols)) {
+    DYNAMIC_SHARED(unsigned char, shared);
+    const Panel to = {codes, scale, minimum, place_of, cols};
+    if constexpr (!is_plain<STRATA_FORMAT>) unpack_rows_of<STRATA_FORMAT>(data, plane, rows, to, shared);
+}
+
+// Matrix `kind` of experts first + block_y() that have this format and rows in this call -> panels of `padded` rows.
+STRATA_KERNEL_OF(unpack_threads, unpack_experts,
+                 (const ExpertEntry* table, const int32_t* tile_starts, int64_t first, int64_t kind, int64_t format,
+                  uint8_t* codes, float* scale, float* minimum, const int64_t* place_of, int64_t rows, int64_t cols,
+                  int64_t padded)) {
+    DYNAMIC_SHARED(unsigned char, shared);
+    const int64_t expert = first + block_y(), panel = block_y() * padded;
+    const ExpertEntry& e = table[expert];
+    if (format_of(e, static_cast<int>(kind)) != format || tile_starts[expert] == tile_starts[expert + 1]) return;
+    if constexpr (!is_plain<STRATA_FORMAT>) {
+        const int64_t width = stages_of(cols) * stage_codes, scales = panel * (width / STRATA_FORMAT::sub);
+        const Panel to = {codes + panel * width, scale + scales, minimum + scales, place_of, cols};
+        unpack_rows_of<STRATA_FORMAT>(reinterpret_cast<const uint8_t*>(e.data[kind]),
+                                      reinterpret_cast<const uint8_t*>(e.scales[kind]), rows, to, shared);
+    }
+}
+
+}  // namespace strata::STRATA_ISA

@@ -1,0 +1,174 @@
+"""experts for the many rows of a prompt (csrc/device/prompt_*.h): matrix units, and the bits of experts/naive.py.
+
+The pairs (row, rank) are sorted by expert on the device. Then, some experts at a time: their matrices are unpacked into
+panels, and tiles of 64 pairs of one expert meet them. An expert's bytes are read once for a call, from wherever its
+address leads: memory of the device, or host memory that is mapped for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.device import THREADS, Device, Kernel, blocks_for
+from strata.kernels.device_addresses import floats, integers
+from strata.kernels.experts import gpu
+from strata.kernels.experts.table import ExpertTable
+from strata.kernels.linear import prompt
+from strata.kernels.native import FORMAT_CODES
+from strata.quant.format import QuantFormat
+
+GROUP_UNIT = "prompt_group"
+
+PANEL_BYTES = 384 << 20
+"""Unpacked matrices that wait at once, about."""
+
+MOST_ROWS = 8192
+"""Rows whose results per expert wait at once; more are done in parts."""
+
+UNPACK_BLOCKS = 8
+"""Blocks that unpack one matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """The pairs of some rows by expert, and their tiles (prompt_group.h)."""
+
+    pairs: torch.Tensor
+    tiles: torch.Tensor
+    starts: torch.Tensor
+    rows: int
+    top_k: int
+
+    @property
+    def count(self) -> int:
+        """Pairs, those of other devices' experts too."""
+        return self.rows * self.top_k
+
+
+def is_coded(table: ExpertTable) -> bool:
+    """Whether all matrices hold codes, which these kernels need."""
+    return all(fmt.kind == "codes" for formats in table.formats for fmt in formats)
+
+
+def sort(device: Device, ids: torch.Tensor, table: ExpertTable) -> Sorted:
+    """The pairs of ids int32 [rows, top_k] by the experts that this device computes."""
+    (rows, top_k), experts = ids.shape, len(table.entries)
+    pairs, most = rows * top_k, most_tiles(rows * top_k, experts)
+    counts, cursors, starts, tiles, found = (
+        device.empty(*shape, dtype=torch.int32)
+        for shape in ((experts,), (experts,), (experts + 1,), (most, 4), (max(1, pairs),))
+    )
+    known, threads = (ids.data_ptr(), table.entries.data_ptr()), THREADS
+    scanned = (counts.data_ptr(), cursors.data_ptr(), starts.data_ptr(), tiles.data_ptr(), experts)
+    filled = (*known, cursors.data_ptr(), found.data_ptr(), pairs)
+    device.launch(Kernel(GROUP_UNIT, "prompt_zero"), blocks_for(experts), threads, 0, counts.data_ptr(), experts)
+    device.launch(Kernel(GROUP_UNIT, "prompt_count"), blocks_for(pairs), threads, 0, *known, counts.data_ptr(), pairs)
+    device.launch(Kernel(GROUP_UNIT, "prompt_scan"), (1, 1, 1), threads, 0, *scanned)
+    device.launch(Kernel(GROUP_UNIT, "prompt_fill"), blocks_for(pairs), threads, 0, *filled)
+    return Sorted(found, tiles, starts, rows, top_k)
+
+
+def most_tiles(pairs: int, experts: int) -> int:
+    """Tiles of so many pairs at most."""
+    return pairs // prompt.TILE + min(pairs, experts) + 1
+
+
+def one_matrix(
+    device: Device, inputs: prompt.PromptInputs, order: Sorted, table: ExpertTable, kind: int, y: torch.Tensor
+) -> None:
+    """y [pairs, rows] of gate, up or down (kind 0, 1, 2); `inputs` has a row for each pair, or one for all ranks."""
+    rows = table.hidden if kind == 2 else table.width
+    cols, formats, experts = inputs.cols, table.formats[kind], len(table.entries)
+    top_k = 0 if kind == 2 else order.top_k
+    each = rows * cols * 5 // 4
+    at_once = max(1, min(experts, PANEL_BYTES // each, 65535))
+    room = prompt.panels(device, at_once, rows, cols, formats)
+    for first in range(0, experts, at_once):
+        count = min(at_once, experts - first)
+        for fmt in formats:
+            only = FORMAT_CODES[fmt.name] if len(formats) > 1 else -1
+            unpack(device, order, table, (first, count), kind, fmt, room, rows, cols)
+            products(device, inputs, order, table, (first, count), kind, fmt, room, y, top_k, only)
+
+
+def unpack(
+    device: Device,
+    order: Sorted,
+    table: ExpertTable,
+    part: tuple[int, int],
+    kind: int,
+    fmt: QuantFormat,
+    room: prompt.Panels,
+    rows: int,
+    cols: int,
+) -> None:
+    """The matrices of the experts first, .., first + count - 1 that have rows and this format, as panels."""
+    first, count = part
+    known = (table.entries.data_ptr(), order.starts.data_ptr(), first, kind, FORMAT_CODES[fmt.name])
+    sizes = (prompt.order_of(device, cols, fmt.sub)[1], rows, cols, room.padded)
+    grid = (min(UNPACK_BLOCKS, -(-rows // 32)), count, 1)
+    kernel = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_experts")
+    device.launch(kernel, grid, THREADS, prompt.unpack_bytes(fmt), *known, *room.addresses, *sizes)
+
+
+def products(
+    device: Device,
+    inputs: prompt.PromptInputs,
+    order: Sorted,
+    table: ExpertTable,
+    part: tuple[int, int],
+    kind: int,
+    fmt: QuantFormat,
+    room: prompt.Panels,
+    y: torch.Tensor,
+    top_k: int,
+    only: int,
+) -> None:
+    """The tiles of these experts; with `only` >= 0 of those of them whose matrix has that format."""
+    threads = prompt.threads_for(device, fmt)
+    operands = (prompt.order_of(device, inputs.cols, fmt.sub)[0], *inputs.by[fmt.sub].addresses, *room.addresses)
+    experts = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr(), table.entries.data_ptr(), *part)
+    sizes = (inputs.rows, top_k, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
+    tiles = most_tiles(order.count, part[1]) * -(-y.shape[-1] // (threads // 2))
+    grid, kernel = (min(tiles, device.processors), 1, 1), prompt.kernel_of(fmt, threads)
+    device.launch(kernel, grid, threads, prompt.shared_bytes(threads, fmt), *operands, *experts, *sizes)
+
+
+def pair_results(device: Device, x: torch.Tensor, order: Sorted, table: ExpertTable, results: torch.Tensor) -> None:
+    """What each chosen expert of this device gives goes to results float32 [rows, top_k, hidden]; the rest stays."""
+    gate, up, down = table.formats
+    floats(device, "experts: results", results, (order.rows, order.top_k, table.hidden))
+    inputs = prompt.quantise(device, x, {*gate, *up})
+    both = device.empty(2, order.count, table.width)
+    for kind in (0, 1):
+        one_matrix(device, inputs, order, table, kind, both[kind])
+    one_matrix(device, middle_of(device, both, down), order, table, 2, results)
+
+
+def middle_of(device: Device, both: torch.Tensor, down: Sequence[QuantFormat]) -> prompt.PromptInputs:
+    """silu(gate) * up of both [2, pairs, width], quantised for the down products."""
+    _, pairs, width = both.shape
+    by = prompt.room(device, pairs, width, set(down))
+    known = (both[0].data_ptr(), both[1].data_ptr(), *prompt.arguments_of(device, by, width), pairs, width)
+    device.launch(Kernel("prompt_inputs", "prompt_middle"), blocks_for(pairs * width), THREADS, 0, *known)
+    return prompt.PromptInputs(pairs, width, by)
+
+
+def experts(
+    device: Device, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor, table: ExpertTable
+) -> torch.Tensor:
+    """See Ops.experts; the ids are not checked. ValueError when shapes or types do not fit the table."""
+    if not is_coded(table):
+        return gpu.experts(device, x, ids, weights, table)
+    rows, top_k = ids.shape
+    floats(device, "experts: x", x, (rows, table.hidden))
+    integers(device, "experts: ids", ids, (rows, top_k))
+    floats(device, "experts: weights", weights, (rows, top_k))
+    y = device.empty(rows, table.hidden)
+    for start in range(0, rows, MOST_ROWS):
+        part = slice(start, min(start + MOST_ROWS, rows))
+        results = device.empty(part.stop - start, top_k, table.hidden)
+        pair_results(device, x[part], sort(device, ids[part], table), table, results)
+        gpu.combine(device, results, weights[part], y[part])
+    return y

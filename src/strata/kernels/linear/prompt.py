@@ -1,0 +1,197 @@
+"""linear for the many rows of a prompt (csrc/device/prompt_*.h): matrix units, and the bits of linear/naive.py.
+
+A weight's codes are unpacked into a panel of signed bytes once for a call; the products of bytes are exact on matrix
+units, and their float terms are added in the lane rule's order. So a prompt gives what its rows give in windows.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from strata.kernels.device import THREADS, Device, Kernel, blocks_for
+from strata.kernels.device_addresses import floats
+from strata.kernels.linear import gpu, launch
+from strata.kernels.linear.prompt_order import order_table
+from strata.kernels.views import Weight
+from strata.quant.format import QuantFormat
+
+STAGE = 128
+"""Codes of a row that arrive together; rows are filled up to a multiple."""
+
+TILE = 64
+"""Rows of x that share a tile."""
+
+DEPTH, RESULTS, DEEP_LEVELS = 3, 32, 2
+"""Stages in shared memory; results of a thread; levels of the tree that wait there (prompt_sums.h)."""
+
+SIZES = (256, 128, 64)
+"""Threads of a block; it does half as many rows of the weight at once."""
+
+LEAST_SHARED = 64 << 10
+"""Shared memory of a block where the device does not say."""
+
+PANEL_ROWS = SIZES[0] // 2
+"""Panels are filled up to a multiple of so many rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuantisedPrompt:
+    """Rows of x [rows, cols] as codes in the order of prompt_layout.h, with their scales d and negated sums m."""
+
+    codes: torch.Tensor
+    d: torch.Tensor
+    m: torch.Tensor
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Of the three."""
+        return self.codes.data_ptr(), self.d.data_ptr(), self.m.data_ptr()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptInputs:
+    """Rows of x by the number of values per scale, 32 or 16, as far as a format among the weights needs them."""
+
+    rows: int
+    cols: int
+    by: dict[int, QuantisedPrompt]
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """Room for the unpacked matrices of some experts, or of one matrix: signed bytes, scales, minima."""
+
+    codes: torch.Tensor
+    scale: torch.Tensor
+    minimum: torch.Tensor
+    padded: int
+
+    @property
+    def addresses(self) -> tuple[int, int, int]:
+        """Of the three."""
+        return self.codes.data_ptr(), self.scale.data_ptr(), self.minimum.data_ptr()
+
+
+def stages(cols: int) -> int:
+    """Stages of a row."""
+    return -(-cols // STAGE)
+
+
+def order_of(device: Device, cols: int, sub: int) -> tuple[int, int]:
+    """Addresses of the two halves of the order table on the device: what follows each place; each sub-block's place."""
+    words = device.constants(order_table(cols // sub)).data_ptr()
+    return words, words + 8 * (cols // sub)
+
+
+def room(device: Device, rows: int, cols: int, formats: set[QuantFormat]) -> dict[int, QuantisedPrompt]:
+    """Memory for quantised rows as the codes among `formats` read them."""
+    made = {}
+    for sub in sorted({fmt.sub for fmt in formats if fmt.kind == "codes"}):
+        wide = stages(cols) * STAGE
+        codes = device.empty(rows, wide, dtype=torch.uint8)
+        made[sub] = QuantisedPrompt(codes, device.empty(rows, wide // sub), device.empty(rows, wide // sub))
+    return made
+
+
+def arguments_of(device: Device, by: dict[int, QuantisedPrompt], cols: int) -> list[int]:
+    """What the quantising kernels take of `room`, by 32 and by 16."""
+    found = []
+    for sub in (32, 16):
+        known = by.get(sub)
+        found += [*known.addresses, order_of(device, cols, sub)[1]] if known else [0] * 4
+    return found
+
+
+def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> PromptInputs:
+    """x float32 [rows, cols] for weights of these formats; ValueError when codes meet no whole blocks of 32 values."""
+    rows, cols = x.shape
+    by = room(device, rows, cols, formats)
+    if by and cols % 32:
+        raise ValueError(f"rows of {cols} values cannot be quantised: not a multiple of 32")
+    if by:
+        known = arguments_of(device, by, cols)
+        kernel = Kernel("prompt_inputs", "prompt_quantise")
+        device.launch(kernel, blocks_for(rows * cols), THREADS, 0, x.data_ptr(), *known, rows, cols)
+    return PromptInputs(rows, cols, by)
+
+
+def panels(device: Device, count: int, rows: int, cols: int, formats: Sequence[QuantFormat]) -> Panels:
+    """Room for `count` matrices [rows, cols] of any of these formats."""
+    padded, wide = -(-rows // PANEL_ROWS) * PANEL_ROWS, stages(cols) * STAGE
+    scales = count * padded * wide // min(fmt.sub for fmt in formats)
+    minima = scales if any(fmt.minima for fmt in formats) else 0
+    codes = device.empty(count * padded * wide, dtype=torch.uint8)
+    return Panels(codes, device.empty(scales), device.empty(minima), padded)
+
+
+def unpack_bytes(fmt: QuantFormat) -> int:
+    """Shared memory of the unpacking kernels (prompt_unpack.h)."""
+    piece = (launch.step_bytes(fmt) + 31) // 16 * 16 + 16
+    return 4 * launch.GRID_WORDS.get(fmt.name, 0) + (2 if fmt.minima else 1) * 4 * 32 * 33 + 32 * piece
+
+
+def unpack(device: Device, weight: Weight) -> Panels:
+    """A matrix of codes as a panel."""
+    fmt, made = weight.format, panels(device, 1, weight.rows, weight.cols, (weight.format,))
+    place = order_of(device, weight.cols, fmt.sub)[1]
+    kernel, grid = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_matrix"), (-(-weight.rows // 32), 1, 1)
+    known = (*device.weight(weight), *made.addresses, place, weight.rows, weight.cols)
+    device.launch(kernel, grid, THREADS, unpack_bytes(fmt), *known)
+    return made
+
+
+def shared_bytes(threads: int, fmt: QuantFormat) -> int:
+    """Dynamic shared memory of a block of the products."""
+    steps = STAGE // fmt.sub
+    scales = 4 * steps * (TILE + threads // 2) * (2 if fmt.minima else 1)
+    return DEEP_LEVELS * RESULTS * threads * 4 + DEPTH * ((TILE + threads // 2) * STAGE + scales)
+
+
+def threads_for(device: Device, fmt: QuantFormat) -> int:
+    """As many threads as the shared memory of a block allows; few on the host, whose blocks are small then."""
+    if device.torch_device.type != "cuda":
+        return SIZES[-1]
+    properties = torch.cuda.get_device_properties(device.torch_device)
+    most = getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED)
+    return next((size for size in SIZES if shared_bytes(size, fmt) <= most), SIZES[-1])
+
+
+def kernel_of(fmt: QuantFormat, threads: int) -> Kernel:
+    """The products of a format."""
+    defines = f"STRATA_SUB={fmt.sub} STRATA_MINIMA={int(fmt.minima)} STRATA_THREADS={threads}"
+    return Kernel(f"prompt_products {defines}", "prompt_products")
+
+
+def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tensor) -> None:
+    """y [rows, weight.rows] = x W^T for a matrix of codes."""
+    fmt, made, threads = weight.format, unpack(device, weight), threads_for(device, weight.format)
+    units = -(-inputs.rows // TILE) * -(-weight.rows // (threads // 2))
+    operands = (order_of(device, inputs.cols, fmt.sub)[0], *inputs.by[fmt.sub].addresses, *made.addresses)
+    no_experts = (0, 0, 0, 0, 0, 0)
+    sizes = (inputs.rows, 0, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
+    grid = (min(units, device.processors), 1, 1)
+    device.launch(kernel_of(fmt, threads), grid, threads, shared_bytes(threads, fmt), *operands, *no_experts, *sizes)
+
+
+def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
+    """See Ops.linear; weights that are plain floats go through the kernels of windows.
+
+    ValueError when x is not float32 [T, cols of every weight] or a weight's planes do not fit.
+    """
+    rows, cols = x.shape
+    floats(device, "linear: x", x, (rows, cols))
+    for weight in weights:
+        if weight.cols != cols:
+            raise ValueError(f"rows of {cols} values for a weight of {weight.cols} columns")
+    inputs = quantise(device, x, {weight.format for weight in weights})
+    plain = launch.Inputs(x, None, None)
+    outputs = []
+    for weight in weights:
+        if weight.format.kind == "float":
+            outputs += gpu.of_format(device, plain, weight.format, [weight])
+            continue
+        outputs.append(device.empty(rows, weight.rows))
+        if rows:
+            product(device, inputs, weight, outputs[-1])
+    return tuple(outputs)

@@ -1,0 +1,161 @@
+"""The products of a prompt's many rows equal their specification bit for bit: every format, on the emulator."""
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.product_cases import activations, bank_of, differing, weight
+from strata.kernels.exact import lane_tree
+from strata.kernels.experts import naive as experts_naive
+from strata.kernels.experts import prompt as experts_prompt
+from strata.kernels.experts.table import TIER_SHIFT, described, table_of
+from strata.kernels.gpu_ops import GpuOps
+from strata.kernels.host_device import HostDevice
+from strata.kernels.linear import naive, prompt
+from strata.kernels.linear.prompt_order import climb_word, lane_at, order_table
+from strata.kernels.native import FORMAT_CODES
+from strata.quant.formats import FORMATS
+
+MIXED = [
+    ("IQ3_S", "IQ3_S", "IQ4_NL"),
+    ("Q4_K", "Q6_K", "Q8_0"),
+    ("IQ3_S", "Q4_K", "Q2_0"),
+    ("Q6_K", "IQ2_S", "NVFP4"),
+]
+
+
+@pytest.mark.parametrize("name", FORMAT_CODES)
+def test_every_format_at_awkward_sizes(name: str) -> None:
+    rng = np.random.default_rng(FORMAT_CODES[name])
+    device = HostDevice(order=7)
+    for cols, count in ((32, 33), (256, 3), (768, 2)):
+        if cols % FORMATS[name].block == 0:
+            w, x = weight(name, int(rng.integers(1, 40)), cols, rng, 0.37), activations(count, cols, rng)
+            (got,) = prompt.linear(device, x, [w])
+            assert differing(got, naive.linear(x, [w])[0]) == 0, (cols, w.rows, count)
+
+
+@pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "Q2_K"])
+def test_tiles_of_any_number_of_rows_in_blocks_of_any_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    w, x = weight(name, 131, 512, rng), activations(66, 512, rng)
+    x[65, 400] = float("nan")
+    expected = naive.linear(x, [w])[0]
+    assert differing(prompt.linear(HostDevice(3), x[:65], [w])[0], expected[:65]) == 0
+    monkeypatch.setattr(prompt, "threads_for", lambda device, fmt: 256)
+    got = prompt.linear(HostDevice(), x, [w])[0]
+    assert differing(got, expected) == 0
+    assert not got[65].isfinite().any()
+    assert got[:65].isfinite().all()
+
+
+def test_another_order_of_terms_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Control: the same terms without the tree give other bits, so the comparisons above can fail."""
+    rng = np.random.default_rng(8)
+    w, x = weight("Q8_0", 32, 1280, rng), activations(2, 1280, rng)
+
+    def one_chain(count: int) -> tuple[int, ...]:
+        return (*[0] * (count - 1), 6 + 16 * 31, *range(count))
+
+    monkeypatch.setattr(prompt, "order_table", one_chain)
+    got, expected = prompt.linear(HostDevice(), x, [w])[0], naive.linear(x, [w])[0]
+    assert torch.allclose(got, expected, rtol=1e-3, atol=1e-2 * float(expected.abs().max()))
+    assert differing(got, expected) > 10
+
+
+@pytest.mark.parametrize("count", [1, 2, 20, 32, 33, 80, 97])
+def test_the_order_adds_as_the_lanes_and_their_tree_do(count: int) -> None:
+    x = np.random.default_rng(count).standard_normal(count).astype(np.float32)
+    table = order_table(count)
+    assert sorted(table[count:]) == list(range(count))
+    at = np.empty(count, np.float32)
+    at[list(table[count:])] = x
+    now, waiting = np.float32(0), [np.float32(0)] * 5
+    for word, value in zip(table[:count], at, strict=True):
+        now = now + value
+        if word:
+            levels, zeros = word % 16 - 1, word // 16
+            for level in range(levels):
+                now = (np.float32(0) if zeros >> level & 1 else waiting[level]) + now
+            if levels < 5:
+                waiting[levels], now = now, np.float32(0)
+    lanes = np.zeros(32, np.float32)
+    for start in range(0, count, 32):
+        part = x[start : start + 32]
+        lanes[: len(part)] += part
+    assert now == lane_tree(lanes)
+
+
+def test_an_order_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="order_table: 0 sub-blocks, expected at least one"):
+        order_table(0)
+    assert sorted(map(lane_at, range(32))) == list(range(32))
+    assert climb_word(31, 32) == 6
+
+
+def routing(rng: np.random.Generator, rows: int, experts: int, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = np.stack([rng.permutation(experts)[:top_k] for _ in range(rows)]).astype(np.int32)
+    return torch.from_numpy(ids), torch.from_numpy(rng.random((rows, top_k)).astype(np.float32))
+
+
+def test_experts_of_mixed_formats_in_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(9)
+    bank, device = bank_of(rng, MIXED, 256, 192), HostDevice(order=5)
+    x, (ids, factors) = activations(70, 256, rng) * 0.1, routing(rng, 70, 4, 2)
+    ids[:30, 0], ids[:30, 1] = 1, 2  # one expert with more than a tile, one with few
+    expected, table = experts_naive.experts(x, ids, factors, bank), table_of(device, bank)
+    assert differing(experts_prompt.experts(device, x, ids, factors, table), expected) == 0
+    monkeypatch.setattr(experts_prompt, "PANEL_BYTES", 130_000)  # two experts at once
+    monkeypatch.setattr(experts_prompt, "MOST_ROWS", 40)
+    assert differing(experts_prompt.experts(device, x, ids, factors, table), expected) == 0
+    back = [t[:5].flip(1).contiguous() for t in (ids, factors)]
+    flipped = experts_prompt.experts(device, x[:5], back[0], back[1], table)
+    assert differing(flipped, expected[:5]) > 0  # control: the rank order shows
+
+
+def test_experts_of_another_tier_leave_their_places() -> None:
+    rng = np.random.default_rng(6)
+    bank, device = bank_of(rng, MIXED[:1] * 3, 256, 64), HostDevice()
+    x, (ids, _) = activations(9, 256, rng) * 0.1, routing(rng, 9, 3, 2)
+    entries = table_of(device, bank).entries.clone()
+    whole = torch.full((9, 2, 256), 7.0)
+    experts_prompt.pair_results(
+        device, x, experts_prompt.sort(device, ids, described(entries, bank)), described(entries, bank), whole
+    )
+    entries[1, 9] |= 2 << TIER_SHIFT
+    table, part = described(entries, bank), torch.full((9, 2, 256), 7.0)
+    experts_prompt.pair_results(device, x, experts_prompt.sort(device, ids, table), table, part)
+    elsewhere = ids == 1
+    assert elsewhere.any()
+    assert (part[elsewhere] == 7).all()
+    assert torch.equal(part[~elsewhere], whole[~elsewhere])
+    assert (whole != 7).any(dim=2).all()
+
+
+def test_more_rows_than_a_window_take_this_way_and_give_the_same() -> None:
+    rng = np.random.default_rng(10)
+    bank, device = bank_of(rng, MIXED[:1] * 3, 256, 64), HostDevice()
+    ops = GpuOps(device)
+    x, (ids, factors) = activations(33, 256, rng) * 0.1, routing(rng, 33, 3, 2)
+    w = weight("Q4_K", 5, 256, rng)
+    (many,) = ops.linear(x, [w])
+    assert differing(many[:32], ops.linear(x[:32], [w])[0]) == 0
+    y = ops.experts(x, ids, factors, bank)
+    assert differing(y[:32], ops.experts(x[:32], ids[:32], factors[:32], bank)) == 0
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    rng, device = np.random.default_rng(14), HostDevice()
+    w, x = weight("Q4_K", 8, 256, rng), activations(40, 256, rng)
+    with pytest.raises(ValueError, match="rows of 128 values for a weight of 256 columns"):
+        prompt.linear(device, x[:, :128].contiguous(), [w])
+    with pytest.raises(ValueError, match=r"linear: x: expected contiguous torch.float32 \(40, 256\) on cpu, found "):
+        prompt.linear(device, x.double(), [w])
+
+
+def test_shared_memory_is_what_a_block_may_have() -> None:
+    for name in FORMAT_CODES:
+        if FORMATS[name].kind == "codes":
+            assert 0 < prompt.shared_bytes(256, FORMATS[name]) <= 227 << 10
+            assert 0 < prompt.shared_bytes(128, FORMATS[name]) <= 99 << 10 or FORMATS[name].sub == 16
+            assert 0 < prompt.unpack_bytes(FORMATS[name]) <= 227 << 10
