@@ -23,7 +23,7 @@ def causal_conv(
     segments = rows.segments.shape[0]
     out = device.empty(num_rows, channels)
     source = floats(device, "causal_conv: x", x, (num_rows, channels))
-    w = floats(device, "causal_conv: weight", weight, (channels, taps))
+    w = floats(device, "causal_conv: weight", device.resident(weight), (channels, taps))
     past = floats(device, "causal_conv: history", history, (history.shape[0], (taps - 1) * dilation, channels))
     runs = integers(device, "causal_conv: segments", rows.segments, (segments, 3))
     across = blocks_for(channels)[0]
