@@ -89,8 +89,12 @@ class Crowd:
         tell: Tell | None = None,
         watched: Watched | None = None,
         actions: Sequence[Action] = (),
+        until: Sequence[str] = (),
     ) -> None:
-        """`watched` is the engine's runner; `actions` are done at their moments, on the engine's thread."""
+        """`watched` is the engine's runner; `actions` are done at their moments, on the engine's thread.
+
+        When all of the requests `until` have ended, the other clients leave (empty: they stay).
+        """
         self.engine = engine
         self.parts = {part.request.id: part for part in parts}
         self.answers: dict[str, Answer] = {}
@@ -98,6 +102,7 @@ class Crowd:
         self.tell = tell
         self.watched = watched
         self.actions = list(actions)
+        self.until = set(until)
         self.left = len(parts)
         self.over = threading.Event()
 
@@ -156,6 +161,11 @@ class Crowd:
         answer.finished = event
         if self.watched is not None and (seatings := self.watched.seatings_of(session.request.tokens)):
             answer.slot = self.watched.slot(seatings[-1])
+        if session.request.id in self.until:
+            self.until.discard(session.request.id)
+            if not self.until:
+                for name in [name for name, other in self.answers.items() if other.finished is None]:
+                    self.leave(name)
         self.left -= 1
         if self.tell is not None:
             self.tell(len(self.parts) - self.left, len(self.parts))
