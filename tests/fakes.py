@@ -36,6 +36,8 @@ class FakeRunner:
         self.keeps = keeps
         self.fail_at: set[int] = set()
         self.fail_seat = False
+        self.poisoned: set[int] = set()
+        """Prompts that begin with one of these tokens fail their own windows once they are read."""
         self.fail_release = False
         self.gate: threading.Semaphore | None = None
         self.calls = 0
@@ -140,6 +142,9 @@ class FakeRunner:
         taken = accepted(window.tokens[len(window.tokens) - len(drawn) + 1 :], drawn) if drawn else 0
         drawn = drawn[: taken + 1]
         self.states[slot] = text[: len(text) - window.score + len(drawn)]
+        if drawn and text[0] in self.poisoned:
+            self.states[slot] = []
+            return Stepped(slot, (), 0, "this prompt was told to fail")
         if drawn:
             self.pending[slot] = drawn[-1]
         tokens = tuple(Drawn(token, *self._scores(slot, token)) for token in drawn)

@@ -515,3 +515,17 @@ def test_the_comparison_with_the_solo_run_goes_red_for_a_leaking_state() -> None
     b.run()
     assert b.answer("a") == alone(b.sessions["a"].request, 64)[0]
     assert b.answer("b") != alone(b.sessions["b"].request, 64)[0]
+
+
+def test_a_window_that_failed_ends_its_own_session_and_is_not_relied_on() -> None:
+    b = bench(slots=2)
+    b.runner.poisoned = {len("bad")}  # the first token of its prompt
+    b.ask("bad", 8)
+    b.ask("good", 8)
+    b.run()
+    end = b.finished("bad")
+    assert (end.reason, end.code, end.error) == (Reason.ERROR, "failed", "this prompt was told to fail")
+    assert b.answer("bad") == []
+    assert b.answer("good") == alone(b.sessions["good"].request, 256)[0]
+    assert b.scheduler.slots[0].held == ()
+    assert b.tally.finished == {"error": 1, "length": 1}

@@ -7,11 +7,17 @@ the number in its docstring; test_reports.py holds both to each other.
 from collections.abc import Mapping
 
 CONCURRENCY: Mapping[str, str] = {
+    "O-001": "from three busy slots on, requests of a hybrid model read each other's recurrent state",
+    "O-002": "the state of a request that runs is given to a later one",
     "O-025": "a client leaves while drafts are checked: its slot is never free again",
     "O-030": "a request that was cancelled while it waited is begun; a cancelled read goes on to its end",
     "O-031": "a request that waits goes on in another instance of the model",
+    "O-034": "health is fine while every request hangs",
+    "O-037": "an internal error in one request ends them all",
     "O-066": "the client goes away, and its answer is made to the end of the context",
     "O-067": "one that leaves the queue ends the answer of another client",
+    "O-068": "an error after the first byte is sent in a form that clients ignore",
+    "O-099": "logits that are no numbers become one token for ever",
 }
 """Several requests at once: queue, slots, gaps, cancelling, stalls, ends."""
 

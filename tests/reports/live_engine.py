@@ -12,7 +12,6 @@ from typing import Any
 
 from chat.tiny_tokenizer import tiny
 from fakes import FakeRunner
-from strata.core.errors import EngineError
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.log import Log
@@ -35,7 +34,7 @@ DEFAULTS: dict[str, Any] = {
     "hang_at": None,  # step that does not come back
     "die_at": None,  # step at which the engine's thread ends
     "freeze_at": None,  # step at which the whole process stops answering
-    "fail_first": None,  # prompts that begin with this token fail their steps
+    "poisoned": [],  # prompts that begin with one of these tokens fail their windows
     "log": None,
 }
 LETTERS = [tiny().encode(letter)[0] for letter in ascii_letters]
@@ -49,6 +48,7 @@ class Device(FakeRunner):
         limits = Limits(script["slots"], script["context"], script["step_tokens"])
         super().__init__(limits, vocabulary=tiny().size, draft_depth=script["draft_depth"])
         self.script = script
+        self.poisoned = set(script["poisoned"])
         self.names: dict[int, int] = {}
         self.seats: Counter[int] = Counter()
         self.rows: Counter[int] = Counter()
@@ -71,8 +71,6 @@ class Device(FakeRunner):
             os.kill(os.getpid(), 19)
         prompts = sum(len(window.tokens) for window in windows if len(window.tokens) > 1)
         time.sleep(self.script["step_s"] + self.script["token_s"] * prompts)
-        if any(self.names[window.slot] == self.script["fail_first"] for window in windows):
-            raise EngineError("this prompt was told to fail")
         for window in windows:
             self.rows[self.names[window.slot]] += len(window.tokens)
         return super().step(windows)

@@ -21,7 +21,7 @@ from strata.core.errors import EngineError
 from strata.core.log import Log
 from strata.plan.wishes import Wishes
 from strata.server.app import create_app
-from strata.server.engine_process import EngineProcess, State
+from strata.server.engine_process import EngineProcess, RestartPolicy, State
 from strata.server.listen import Listener, take_socket, url_of
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
@@ -41,7 +41,8 @@ def serve(
         log.warning("open server", host=settings.host, reason="anybody who reaches it may use it (--insecure)")
     path = model_path(model)
     served = describe(model, path, wishes, settings, log)
-    engine = EngineProcess(engine_command(path, wishes), log)
+    policy = RestartPolicy(silence_s=1.1 * wishes.stall_s)  # the engine's own watchdog, which knows more, goes first
+    engine = EngineProcess(engine_command(path, wishes), log, policy)
     with take_socket(settings) as taken:
         interrupted = asyncio.run(_serve(served, engine, settings, taken, log))
     if engine.state is State.FAILED:

@@ -22,3 +22,5 @@ class Stepped:
     drawn: tuple[Drawn, ...]
     length: int
     """Tokens the slot's state now holds (committed). The last drawn token is not among them yet."""
+    error: str = ""
+    """Why this window failed, though others of its step did not; what its slot holds is not relied on then."""

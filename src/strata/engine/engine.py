@@ -178,7 +178,7 @@ class Engine:
         try:
             while self._turn():
                 pass
-        except Exception as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
+        except BaseException as error:  # noqa: BLE001 - whatever it was, no client may be left waiting
             self._give_up(f"the engine's loop failed: {_words(error)}")
         if self._fatal is None:
             with self._changed:
@@ -269,6 +269,9 @@ class Engine:
                 outcomes = self._scheduler.settle(windows, results, self._clock())
                 self._failures = 0
                 self._runner_status = runner_status
+            for result in results:
+                if result.error and self._log is not None:
+                    self._log.warning("window_failed", slot=result.slot, error=result.error)
         except Exception as error:  # noqa: BLE001 - the runner's failure becomes the sessions'
             self._tally.failed_steps += 1
             self._failed(chosen, f"the step failed: {_words(error)}")
@@ -341,5 +344,5 @@ class Engine:
                 session.cancel()
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

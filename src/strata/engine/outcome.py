@@ -51,6 +51,8 @@ def admitted(slot: int, prompt: int, line: Timeline) -> Admission:
 def check(window: Window, result: Stepped) -> None:
     """EngineError when `result` cannot be what `window` led to."""
     drawn, score = len(result.drawn), window.score
+    if result.error and result.slot == window.slot:
+        return
     if result.slot != window.slot or not min(score, 1) <= drawn <= score:
         raise EngineError(f"slot {result.slot} with {drawn} tokens answers slot {window.slot} with score {score}")
     length = window.end - score + drawn

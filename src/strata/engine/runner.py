@@ -54,9 +54,11 @@ class Runner(Protocol):
     def step(self, windows: Sequence[Window]) -> list[Stepped]:
         """Run the windows (at most one per slot) and return one result per window, in order.
 
-        Of a window with score 1 + k its last k tokens are drafts: they are accepted while each
-        equals the row's own draw. When it raises, the engine fails the sessions of these windows, releases their
-        slots and goes on; the runner must not offer what such a slot holds beyond its last committed length.
+        Of a window with score 1 + k its last k tokens are drafts: they are accepted while each equals the row's own
+        draw. What concerns one window only (its logits leave no choice) is said in `Stepped.error` and ends that
+        session; the slot is released, and what it held must not be offered again. When it raises, the engine fails the
+        sessions of these windows, releases their slots and goes on; the runner must not offer what such a slot holds
+        beyond its last committed length.
         """
         ...
 

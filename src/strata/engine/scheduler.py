@@ -14,6 +14,7 @@ from strata.core.errors import EngineError, RequestError, UsageError
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.window import Window
+from strata.engine.commands import FAILED
 from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
 from strata.engine.outcome import Outcome, admitted, check, finished, last
 from strata.engine.pace import Pace
@@ -349,6 +350,8 @@ class Scheduler:
 
     def _settle(self, slot: Slot, window: Window, result: Stepped, now: float) -> Outcome:
         session, line = slot.occupied()
+        if result.error:
+            return self.fail([slot.index], FAILED, result.error, now)[0]
         total = len(session.request.tokens)
         events: list[Event] = []
         offered = 0

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import EngineError, RequestError, StrataError
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.log import Log
@@ -145,8 +145,7 @@ class DeviceRunner:
             return self._step(windows)
         except BaseException:
             for window in windows:
-                self.cache.fail(window.slot)
-                self.states.clear(window.slot)
+                self._tear(window.slot)
             raise
 
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
@@ -154,18 +153,30 @@ class DeviceRunner:
         outcome = self._run(windows, wishes)
         results, first = [], 0
         for window in windows:
-            began = time.perf_counter_ns()
-            drawn = self.draw(window, outcome, first)
+            try:
+                results.append(self._settle(window, outcome, first))
+            except StrataError as error:  # of this sequence, such as logits that leave no choice: the others go on
+                self._tear(window.slot)
+                results.append(Stepped(window.slot, (), 0, error.message))
             first += window.score
-            self.spent.draw += (drew := time.perf_counter_ns()) - began
-            dropped = window.score - len(drawn)
-            self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
-            self.cache.committed(window.slot, self.sequence(window.slot))
-            self.spent.commit += time.perf_counter_ns() - drew
-            results.append(Stepped(window.slot, drawn, self.states.length[window.slot]))
         self.steps += 1
         self.rows += sum(len(w.tokens) for w in windows)
         return results
+
+    def _settle(self, window: Window, outcome: Outcome, first: int) -> Stepped:
+        began = time.perf_counter_ns()
+        drawn = self.draw(window, outcome, first)
+        self.spent.draw += (drew := time.perf_counter_ns()) - began
+        dropped = window.score - len(drawn)
+        self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
+        self.cache.committed(window.slot, self.sequence(window.slot))
+        self.spent.commit += time.perf_counter_ns() - drew
+        return Stepped(window.slot, drawn, self.states.length[window.slot])
+
+    def _tear(self, slot: int) -> None:
+        """What the slot holds cannot be relied on, nor what its sequence left behind."""
+        self.cache.fail(slot)
+        self.states.clear(slot)
 
     def wishes(self, windows: Sequence[Window]) -> list[Wish]:
         """How the tokens after all scored rows are chosen, where the device does it."""

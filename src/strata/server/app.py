@@ -183,7 +183,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
         404: f"no such path: {request.url.path[:100]}",
         405: f"{request.method} is not allowed on {request.url.path[:100]}",
     }
-    return ApiError(status, texts.get(status, "internal error"), code={404: "not_found"}.get(status)).response()
+    return ApiError(
+        status, texts.get(status, "internal error"), code={404: "not_found", 500: "internal"}.get(status)
+    ).response()
 
 
 def create_app(

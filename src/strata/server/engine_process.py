@@ -58,8 +58,10 @@ class RestartPolicy:
     first_wait_s: float = 0.5
     longest_wait_s: float = 15.0
     healthy_s: float = 60.0
-    stop_wait_s: float = 4.0
+    stop_wait_s: float = 3.0
     """For a child told to quit, before it is killed."""
+    silence_s: float = 660.0
+    """After which a child that says nothing, not even to a STAT half as long before, is taken for frozen."""
 
     def wait_s(self, crashes: int) -> float:
         """Pause before start number `crashes` + 1."""
@@ -222,7 +224,11 @@ class EngineProcess:
 
     async def _end_when_stopping(self, child: asyncio.subprocess.Process) -> None:
         await self._stopping.wait()
+        loading = self.state is not State.READY
         self._fail_all()
+        if loading:
+            child.kill()  # it reads no line before the model is loaded, and has nothing to finish
+            return
         self._send("QUIT")
         if child.stdin is not None:
             child.stdin.close()
@@ -247,9 +253,13 @@ class EngineProcess:
         assert child.stdout is not None
         while True:
             try:
-                line = await child.stdout.readline()
+                line = await self._line(child.stdout, was_ready)
             except ValueError:
                 self._words = f"the engine wrote a line of more than {_LONGEST_LINE} bytes"
+                return was_ready
+            except TimeoutError:
+                self._words = f"the engine said nothing for {self._policy.silence_s:g} s"
+                child.kill()
                 return was_ready
             if not line:
                 return was_ready
@@ -266,6 +276,16 @@ class EngineProcess:
                 self.ready = message
                 await self._set(State.READY, "")
             self._take(message)
+
+    async def _line(self, stdout: asyncio.StreamReader, limited: bool) -> bytes:
+        """The child's next line; TimeoutError when it says nothing for too long, though it was asked."""
+        if not limited:
+            return await stdout.readline()
+        half_s = self._policy.silence_s / 2
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(stdout.readline(), half_s)
+        self._send("STAT")
+        return await asyncio.wait_for(stdout.readline(), half_s)
 
     def _take(self, message: Message) -> None:
         match message:

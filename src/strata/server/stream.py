@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strata.core.errors import StrataError
-from strata.server.errors import as_api_error
+from strata.server.errors import ApiError, as_api_error
 
 T = TypeVar("T")
 DONE = "data: [DONE]\n\n"
@@ -88,8 +88,12 @@ class EventStream(Response):
                 except StrataError as error:
                     await _send_text(send, data(as_api_error(error).body()))
                     break
+                except Exception:  # the client is told like of any other failure; what it was goes to the log
+                    await _send_text(send, data(ApiError(500, "internal error", code="internal").body()))
+                    await _send_end(send)
+                    raise
                 await _send_text(send, text)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await _send_end(send)
         finally:
             if pending is not None:
                 pending.cancel()
@@ -99,6 +103,10 @@ class EventStream(Response):
 
 async def _next(chunks: AsyncGenerator[str, None]) -> str:
     return await anext(chunks)
+
+
+async def _send_end(send: Send) -> None:
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _send_text(send: Send, text: str) -> None:
