@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from mixers import rows_of, rows_to
 from products import HIDDEN, TOP_K, WIDTH, copies, on_device, small_bank
 from timing import graph_us
 
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.delta_rule import gpu as delta_gpu
+from strata.kernels.delta_rule import prompt as delta_prompt
 from strata.kernels.device import Device
 from strata.kernels.experts import gpu as experts_gpu
 from strata.kernels.experts import prompt as experts_prompt
@@ -26,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from kernels.product_data import activations, differing, weight
 
 ROWS, EXPERTS = 8192, 512
-CHECKED = ("Q8_0", "Q4_K", "Q6_K", "Q2_K", "IQ3_S", "IQ4_NL", "NVFP4", "IQ1_M")
+CHECKED = ("Q8_0", "Q4_K", "Q6_K", "Q2_K", "IQ3_S", "IQ4_NL", "NVFP4", "IQ1_M", "F32", "BF16")
 """Both numbers of values per scale, with and without minima."""
 DENSE = (
     ("Q8_0", 10240, 2560),
@@ -35,6 +38,9 @@ DENSE = (
     ("Q8_0", 2560, 6144),
     ("Q8_0", 320, 10240),
     ("Q8_0", 10240, 320),
+    ("F32", 512, 2560),
+    ("BF16", 320, 10240),
+    ("BF16", 10240, 320),
 )
 """Format, rows and columns of matrices of the model."""
 BANKS = (("IQ3_S", "IQ4_NL"), ("Q4_K", "Q8_0"))
@@ -80,13 +86,31 @@ def time_dense(device: Device, out: dict[str, Any]) -> None:
     for name, rows, cols in DENSE:
         w = weight(name, rows, cols, rng)
         x = torch.randn(ROWS, cols, device=device.torch_device)
-        inputs = linear_prompt.quantise(device, x, {w.format})
-        y = device.empty(ROWS, rows)
-        out[f"{name} {rows} x {cols}"] = {
-            **figure(graph_us(lambda: linear_prompt.product(device, inputs, w, y), 5), ROWS * rows * cols),  # noqa: B023
-            "quantise ms": graph_us(lambda: linear_prompt.quantise(device, x, {w.format}), 5) / 1e3,  # noqa: B023
-            "unpack ms": graph_us(lambda: linear_prompt.unpack(device, w), 5) / 1e3,  # noqa: B023
-        }
+        us = graph_us(lambda: linear_prompt.linear(device, x, [w]), 5)  # noqa: B023
+        found = out[f"{name} {rows} x {cols}"] = figure(us, ROWS * rows * cols)
+        if w.format.kind == "codes":
+            found["quantise ms"] = graph_us(lambda: linear_prompt.quantise(device, x, {w.format}), 5) / 1e3  # noqa: B023
+            found["unpack ms"] = graph_us(lambda: linear_prompt.unpack(device, w), 5) / 1e3  # noqa: B023
+
+
+def delta(device: Device, cpu: CpuOps, out: dict[str, Any]) -> None:
+    """The delta rule of 48 heads: bits, then 8,192 rows in both forms."""
+    heads, width = 48, 2 * 16 * 128 + 48 * 128
+    for segments in ([(2, 0, 130), (0, 1, 3)], [(0, 0, ROWS)]):
+        rows = rows_of(segments)
+        count = len(rows.slot)
+        host = [torch.randn(count, width), torch.rand(count, heads), torch.rand(count, heads)]
+        state = torch.randn(4, heads, 128, 128)
+        there = [x.to(device.torch_device) for x in (*host, state)]
+        at = rows_to(device, rows)
+        found = delta_prompt.delta_rule(device, there[0], there[1], there[2], there[3], at, 16, "grouped", 1e-6)
+        if count < 1000:
+            expected = cpu.delta_rule(host[0], host[1], host[2], state, rows, 16, "grouped", 1e-6)
+            out["differing"] = differing(found.cpu(), expected) + differing(there[3].cpu(), state)
+            continue
+        for name, form in {"prompt": delta_prompt, "window": delta_gpu}.items():
+            us = graph_us(lambda: form.delta_rule(device, *there, at, 16, "grouped", 1e-6), 3)  # noqa: B023
+            out[f"{name} ms"] = us / 1e3
 
 
 def bank_of(device: Device, gate: str, down: str) -> ExpertBank:
@@ -157,6 +181,8 @@ def run(device: Device, out: dict[str, Any]) -> None:
     cpu = CpuOps(Native())
     out["differing_dense"] = check_dense(device, cpu)
     out["differing_experts"] = check_experts(device, cpu)
+    out["delta"] = {}
+    delta(device, cpu, out["delta"])
     for name, topic in {"dense": time_dense, "experts": time_experts}.items():
         out[name] = {}
         topic(device, out[name])

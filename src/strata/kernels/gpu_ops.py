@@ -14,6 +14,7 @@ from strata.kernels.cache import gpu as cache_gpu
 from strata.kernels.choose import gpu as choose_gpu
 from strata.kernels.conv import gpu as conv_gpu
 from strata.kernels.delta_rule import gpu as delta_rule_gpu
+from strata.kernels.delta_rule import prompt as delta_rule_prompt
 from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
 from strata.kernels.embed import gpu as embed_gpu
@@ -131,7 +132,8 @@ class GpuOps:
         eps: float,
     ) -> torch.Tensor:
         """See Ops.delta_rule."""
-        return delta_rule_gpu.delta_rule(self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps)
+        form = delta_rule_prompt.delta_rule if len(qkv) > WINDOW_ROWS else delta_rule_gpu.delta_rule
+        return form(self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

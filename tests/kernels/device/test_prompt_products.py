@@ -35,6 +35,16 @@ def test_every_format_at_awkward_sizes(name: str) -> None:
             assert differing(got, naive.linear(x, [w])[0]) == 0, (cols, w.rows, count)
 
 
+@pytest.mark.parametrize("name", ["F32", "BF16", "FP8"])
+@pytest.mark.parametrize("cols", [1, 7, 33, 321])
+def test_plain_floats_take_rows_of_any_length(name: str, cols: int) -> None:
+    rng = np.random.default_rng(cols)
+    w, x = weight(name, 65, cols, rng), activations(33, cols, rng)
+    x[1] *= 1e-22
+    w.planes[0][0].zero_()
+    assert differing(prompt.linear(HostDevice(2), x, [w])[0], naive.linear(x, [w])[0]) == 0
+
+
 @pytest.mark.parametrize("name", ["Q8_0", "Q4_K", "Q6_K", "Q2_K"])
 def test_tiles_of_any_number_of_rows_in_blocks_of_any_size(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)

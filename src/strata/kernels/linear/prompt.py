@@ -11,7 +11,7 @@ import torch
 
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import gpu, launch
+from strata.kernels.linear import launch, prompt_floats
 from strata.kernels.linear.prompt_order import order_table
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
@@ -175,7 +175,7 @@ def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tenso
 
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
-    """See Ops.linear; weights that are plain floats go through the kernels of windows.
+    """See Ops.linear: x is quantised once, and once put in the order that plain floats need.
 
     ValueError when x is not float32 [T, cols of every weight] or a weight's planes do not fit.
     """
@@ -185,13 +185,12 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
         if weight.cols != cols:
             raise ValueError(f"rows of {cols} values for a weight of {weight.cols} columns")
     inputs = quantise(device, x, {weight.format for weight in weights})
-    plain = launch.Inputs(x, None, None)
-    outputs = []
-    for weight in weights:
-        if weight.format.kind == "float":
-            outputs += gpu.of_format(device, plain, weight.format, [weight])
-            continue
-        outputs.append(device.empty(rows, weight.rows))
-        if rows:
-            product(device, inputs, weight, outputs[-1])
-    return tuple(outputs)
+    arranged = None
+    outputs = tuple(device.empty(rows, weight.rows) for weight in weights)
+    for weight, y in zip(weights, outputs, strict=True):
+        if weight.format.kind == "codes" and rows:
+            product(device, inputs, weight, y)
+        elif rows:
+            arranged = prompt_floats.arrange_rows(device, x) if arranged is None else arranged
+            prompt_floats.product(device, arranged, weight, y)
+    return outputs

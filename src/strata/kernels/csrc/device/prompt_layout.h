@@ -30,6 +30,9 @@ STRATA_INLINE Climb climb_of(int64_t word) { return {static_cast<int>(word & 15)
 
 STRATA_INLINE int64_t stages_of(int64_t cols) { return (cols + stage_codes - 1) / stage_codes; }
 
+// When lane `l` has its turn: the bits of its number in reverse. So also the lane whose turn it is.
+STRATA_INLINE int turn_of(int l) { return (l & 1) << 4 | (l & 2) << 2 | (l & 4) | (l & 8) >> 2 | (l & 16) >> 4; }
+
 // Where row `row` of 32 rows lies among their scales.
 STRATA_INLINE int scale_place(int row) { return row % 8 / 2 * 8 + row / 8 * 2 + row % 2; }
 

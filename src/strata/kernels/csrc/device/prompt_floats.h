@@ -1,0 +1,103 @@
+// Products of weights that are plain floats with many rows of x, bit for bit as kernels/linear/naive.py: chains of fused
+// multiply-adds along the values of a lane, and the lane rule's tree depth first (prompt_arrange.h, prompt_sums.h).
+//
+// A block of 256 threads computes 128 rows of x by 64 rows of the weight, a thread 8 by 4: rows m .. m + 3 and
+// m + 64 .. m + 67, so that neighbours read neighbouring words.
+#pragma once
+
+#include "prompt_sums.h"
+#include "staging.h"
+
+namespace strata::STRATA_ISA {
+
+constexpr int float_threads = 256, float_rows = 128, float_lines = 64;  // of x, of the weight
+constexpr int float_step = 8, float_depth = 4;                          // values of a lane that arrive together
+constexpr int float_stage = float_step * (float_rows + float_lines);    // floats
+
+// The tiles' values on their way, `float_step` of a lane at a time; every lane has `rounds` of them.
+struct FloatLoader {
+    const float* x;
+    const float* w;
+    float* ring;
+    int64_t of_lane, rounds, left;
+    int64_t lane_at = 0, round = 0;
+    int slot = 0;
+
+    STRATA_METHOD void ask() {
+        if (left > 0) {
+            const int64_t place = lane_at * of_lane + round * float_step, rest = of_lane - round * float_step;
+            const int values = static_cast<int>(rest < float_step ? rest : float_step);
+            float* to = ring + slot * float_stage;
+            for (int i = thread_x(); i < values * (float_rows / 4); i += float_threads)
+                copy16(to + 4 * i, x + place * float_rows + 4 * i);
+            float* lines = to + float_step * float_rows;
+            for (int i = thread_x(); i < values * (float_lines / 4); i += float_threads)
+                copy16(lines + 4 * i, w + place * float_lines + 4 * i);
+            if (++round == rounds) round = 0, ++lane_at;
+            --left;
+        }
+        commit_copies();
+        slot = slot + 1 == float_depth ? 0 : slot + 1;
+    }
+};
+
+STRATA_INLINE void load_four(const float* from, float* to) {
+    const Words4 four = load16(from);
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) to[i] = float_of_bits(four.w[i]);
+}
+
+STRATA_INLINE void add_values(const float* stage, int values, float (&now)[32]) {
+    const float* rows = stage + thread_x() / 16 * 4;
+    const float* lines = stage + float_step * float_rows + thread_x() % 16 * 4;
+    STRATA_UNROLL
+    for (int k = 0; k < float_step; ++k) {
+        if (k >= values) continue;
+        float a[8], b[4];
+        load_four(rows + k * float_rows, a);
+        load_four(rows + k * float_rows + 64, a + 4);
+        load_four(lines + k * float_lines, b);
+        STRATA_UNROLL
+        for (int i = 0; i < 32; ++i) now[i] = fma(a[i / 4], b[i % 4], now[i]);
+    }
+}
+
+// x and w arranged in tiles of float_rows and float_lines; climbs [32]: words of prompt_order.py for each lane in turn.
+// y [rows, count]. Grid: x tiles of the weight, y tiles of x.
+STRATA_KERNEL_OF(float_threads, prompt_floats,
+                 (const float* x, const float* w, const int64_t* climbs, float* y, int64_t rows, int64_t count,
+                  int64_t cols, int64_t scale_bits)) {
+    DYNAMIC_SHARED(float, shared);
+    float* const deep = shared + thread_x();
+    float* const ring = shared + deep_levels * 32 * float_threads;
+    const int64_t of_lane = (cols + 31) / 32, rounds = (of_lane + float_step - 1) / float_step;
+    FloatLoader loader = {x + block_y() * 32 * of_lane * float_rows, w + block_x() * 32 * of_lane * float_lines, ring, of_lane,
+                          rounds, 32 * rounds};
+    for (int i = 0; i + 1 < float_depth; ++i) loader.ask();
+    TreeSums<32> sums;
+    clear(sums.now);
+    int slot = 0;
+    STRATA_ROLL
+    for (int turn = 0; turn < 32; ++turn) {
+        const int64_t own = (cols - turn_of(turn) + 31) / 32;  // values of this lane
+        STRATA_ROLL
+        for (int64_t round = 0; round < rounds; ++round) {
+            wait_for_copies<float_depth - 2>();
+            barrier();
+            loader.ask();
+            const int64_t left = own - round * float_step;
+            add_values(ring + slot * float_stage, static_cast<int>(left < float_step ? left : float_step), sums.now);
+            slot = slot + 1 == float_depth ? 0 : slot + 1;
+        }
+        if (climbs[turn] != 0) climb(sums, climb_of(climbs[turn]), deep, float_threads);
+    }
+    const float factor = float_of_bits(static_cast<uint32_t>(scale_bits));
+    const int64_t column = static_cast<int64_t>(block_x()) * float_lines + thread_x() % 16 * 4;
+    STRATA_UNROLL
+    for (int i = 0; i < 32; ++i) {
+        const int64_t row = static_cast<int64_t>(block_y()) * float_rows + thread_x() / 16 * 4 + i / 4 % 4 + i / 16 * 64;
+        if (row < rows && column + i % 4 < count) y[row * count + column + i % 4] = sums.now[i] * factor;
+    }
+}
+
+}  // namespace strata::STRATA_ISA
