@@ -11,7 +11,8 @@ repetitions, and ratios.
 
 Settings: --threads for all; llama.cpp and ik_llama.cpp as they come (f16 keys and values, mapped files, repacking and
 flash attention by their own choice); ours with keys and values in bfloat16, which take the same bytes. All read ids
-drawn at random. Files are warm: every engine runs once before it counts.
+drawn at random. Files are warm: every engine runs once before it counts. A plain read of memory by the same threads has
+a turn too (`strata bench kernels --only read`), beside which what decoding moved is a share.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from child import watched
-from peers import ROOT, TESTS, Engine, Figure, Ik, Llama, Ours, Run, figure_of
+from peers import ROOT, TESTS, Engine, Figure, Ik, Llama, Memory, Ours, Run, figure_of
 
 from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, processor
@@ -127,7 +128,7 @@ def table(lines: Sequence[Line]) -> str:
     """Medians of all repetitions, and ours by each peer's."""
     models = list(dict.fromkeys(x["model"] for x in lines))
     names = ["strata", "llama.cpp", "ik_llama.cpp"]
-    heads = ["model", "test", *names, "by llama.cpp", "by ik_llama.cpp", "our GB/s"]
+    heads = ["model", "test", *names, "by llama.cpp", "by ik_llama.cpp", "our GB/s", "of a plain read"]
     rows = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for model in models:
         for test in dict.fromkeys(x["test"] for x in lines if x["model"] == model):
@@ -141,8 +142,16 @@ def table(lines: Sequence[Line]) -> str:
             ratios = ["-" if ours is None or peer is None else f"{ours / peer:.2f}" for peer in middle[1:]]
             moved = [x["gb_per_second"] for x in counted(lines, "strata", model, test) if x.get("gb_per_second")]
             moved_cell = f"{statistics.median(moved):.1f}" if moved else "-"
-            rows.append(f"| {model.removesuffix('.gguf')} | {test} | {' | '.join([*cells, *ratios, moved_cell])} |")
+            share = share_of_read(lines, model, test, moved)
+            name = model.removesuffix(".gguf")
+            rows.append(f"| {name} | {test} | {' | '.join([*cells, *ratios, moved_cell, share])} |")
     return "\n".join(rows) + "\n"
+
+
+def share_of_read(lines: Sequence[Line], model: str, test: str, moved: Sequence[float]) -> str:
+    """What ours moved by what a plain read gave in the turns of the same test; "-" where none was measured."""
+    reads = [rate for x in counted(lines, "memory", model, test) for rate in x["rates"]]
+    return f"{statistics.median(moved) / statistics.median(reads):.0%}" if reads and moved else "-"
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -171,7 +180,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     options = parsed()
-    engines: list[Engine] = [] if options.without_ours else [Ours(options.ours, options.ours_flags.split())]
+    ours: list[Engine] = [Ours(options.ours, options.ours_flags.split()), Memory(options.ours)]
+    engines = [] if options.without_ours else ours
     engines += [Llama(options.llama)] if options.llama else []
     engines += [Ik(options.ik)] if options.ik else []
     lines = read_lines(options.out)

@@ -172,6 +172,29 @@ class Ours:
         return {name: line[name] for name in ("bytes_per_step", "state_bytes_per_step", "gb_per_second")}
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """No engine: what a plain read by the same threads gives in its turn; a shared host changes within minutes."""
+
+    checkout: Path = ROOT
+    name: str = "memory"
+
+    def command(self, run: Run) -> list[str] | None:
+        """See Engine; decoding only, which is what memory bounds."""
+        if run.test.kind != "decode":
+            return None
+        words = [*strata(self.checkout), "bench", "kernels", "--only", "read", "--mb", "512", "--json"]
+        return [*words, "--threads", str(run.threads), "--repeat", str(run.repeats)]
+
+    def rates(self, run: Run, output: str) -> list[float]:
+        """GB/s instead of tokens: the median of the repetitions."""
+        return [float(json.loads(output)["gb_per_second"])]
+
+    def details(self, output: str) -> dict[str, object]:
+        """See Engine."""
+        return {}
+
+
 def samples(line: Mapping[str, object]) -> list[float]:
     """llama-bench's rates."""
     found = line.get("samples_ts")

@@ -8,7 +8,7 @@ import compare_peers
 import pytest
 from child import watched
 from compare_peers import compare, counted, parsed, read_lines, table
-from peers import Figure, Ik, Llama, Ours, Run, figure_of
+from peers import Figure, Ik, Llama, Memory, Ours, Run, figure_of
 
 DECODE, DEEP, PROMPT, SLOTS = Figure("decode", 0), Figure("decode", 4096), Figure("prompt", 512), Figure("slots", 4)
 
@@ -102,7 +102,20 @@ def test_engines_take_turns_and_the_table_has_ratios(options):
     assert [x["engine"] for x in lines] == ["strata", "llama.cpp", "ik_llama.cpp"] * 2
     assert read_lines(options().out) == lines and lines[0]["model_bytes"] == 3 and len(lines[0]["rates"]) == 2
     row = table(lines).splitlines()[2]
-    assert row == "| m | decode 0 | 12.0 (12.0 to 12.0) | 8.0 (8.0 to 8.0) | 10.0 (10.0 to 10.0) | 1.50 | 1.20 | 20.0 |"
+    assert (
+        row
+        == "| m | decode 0 | 12.0 (12.0 to 12.0) | 8.0 (8.0 to 8.0) | 10.0 (10.0 to 10.0) | 1.50 | 1.20 | 20.0 | - |"
+    )
+
+
+def test_what_decoding_moves_is_a_share_of_a_plain_read_in_its_turn(options):
+    command = " ".join(Memory().command(run(DECODE)))
+    assert "bench kernels --only read --mb 512 --json --threads 2 --repeat 2" in command
+    assert Memory().command(run(PROMPT)) is None and Memory().command(run(SLOTS)) is None
+    assert Memory().rates(run(DECODE), '{"gb_per_second": 25.0, "read_gb_per_second": 25.0}') == [25.0]
+    lines = []
+    compare(options(), [ENGINES[0], Fake("memory", 25.0)], lines)
+    assert table(lines).splitlines()[2].endswith("| 20.0 | 80% |")
 
 
 def test_a_comparison_goes_on_where_it_stopped(options):
@@ -122,7 +135,7 @@ def test_ours_count_for_one_commit_only():
     assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0", "old")] == [[1.0]]
     assert [x["rates"] for x in counted(lines, "strata", "m.gguf", "decode 0")] == [[8.0]]
     assert counted(lines, "strata", "m.gguf", "decode 0", "newest") == []
-    assert table(lines).splitlines()[2].endswith("| 2.00 | - | - |")
+    assert table(lines).splitlines()[2].endswith("| 2.00 | - | - | - |")
 
 
 def test_nothing_is_started_that_would_end_too_late(options):

@@ -65,6 +65,9 @@ def test_the_share_of_what_bytes_allow():
     assert share_of_bytes(one, one) == 1 and share_of_bytes(one, four) == 1
     assert share_of_bytes(one, replace(four, runs=(8.0,))) == 0.5
     assert share_of_bytes(one, replace(four, bytes_per_step=None)) is None
+    # Their states are bytes too: 450 against 150 in all.
+    stateful = replace(one, state_bytes_per_step=50.0), replace(four, state_bytes_per_step=200.0)
+    assert share_of_bytes(*stateful) == pytest.approx(16 / (4 * 10 * 150 / 450))
 
 
 def test_a_decode_run_may_begin_with_the_first_token(ids):

@@ -85,7 +85,8 @@ def test_one_slot_and_more_give_the_share_that_bytes_allow(path, capsys):
     one, three = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (one["slots"], one["context"], one["share_of_bytes"], three["slots"]) == (1, 0, None, 3)
     rates = [value["tokens_per_second"]["median"] for value in (one, three)]
-    allowed = 3 * rates[0] * one["bytes_per_step"] / three["bytes_per_step"]
+    moved = [value["bytes_per_step"] + value["state_bytes_per_step"] for value in (one, three)]
+    allowed = 3 * rates[0] * moved[0] / moved[1]
     assert three["share_of_bytes"] == pytest.approx(rates[1] / allowed)
     assert run(words, {}) == 0
     assert "% of what the bytes allow" in capsys.readouterr().out.splitlines()[1]

@@ -75,11 +75,14 @@ class Rates:
 def share_of_bytes(one: Rates, many: Rates) -> float | None:
     """What `many` slots reach of what their bytes allow: rate(n) / (n rate(1) bytes(1) / bytes(n)).
 
-    1 = a step takes as long per byte of weights as with one slot; None where bytes are not counted.
+    Bytes are the weights, each distinct expert once, and the state of every slot. 1 = a step takes as long per byte
+    as with one slot; None where bytes are not counted.
     """
     if not one.bytes_per_step or not many.bytes_per_step:
         return None
-    allowed = many.slots / one.slots * statistics.median(one.runs) * one.bytes_per_step / many.bytes_per_step
+    alone = one.bytes_per_step + one.state_bytes_per_step
+    together = many.bytes_per_step + many.state_bytes_per_step
+    allowed = many.slots / one.slots * statistics.median(one.runs) * alone / together
     return statistics.median(many.runs) / allowed
 
 
