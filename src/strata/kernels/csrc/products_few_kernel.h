@@ -1,6 +1,8 @@
 // The kernel of products_few.h; each products_few_*.cpp makes it for some formats.
 #pragma once
 
+#include <type_traits>
+
 #include "products_dot.h"
 #include "products_few.h"
 #include "products_group.h"
@@ -51,24 +53,66 @@ static inline float lane_tree(Floats16 low, Floats16 high) {
 #endif
 }
 
+// What a group of activations brings beside its values, made once per call for all its weight rows: with four input rows
+// each operation less per group counts.
+template <class F>
+struct Beside {
+    // Codes have an offset that the sums must lose (`signed_codes` lose 128 by themselves).
+    static constexpr bool offset = !F::minima && !(F::offset == 128 && signed_codes);
+    // The sums of the activations: as floats for the minima; else times minus the offset, where the products' sums begin.
+    std::conditional_t<F::minima, float, int32_t> sums[16];
+    float d[16];
+
+    // [four rows or the rest of them][groups][rows], so that the kernel finds its rows at constant distances.
+    static void fill(const FewRows& job, Beside* to) {
+        for (int64_t from = 0; from < job.n; from += 4)
+            for (int64_t g = 0; g < job.groups; ++g)
+                for (int64_t n = from; n < job.n && n < from + 4; ++n, ++to) {
+                    const int64_t cell = (job.index ? job.index[n] : n) * job.groups + g;
+                    const Ints16 sums = load_ints(job.m + 16 * cell);
+                    if constexpr (F::minima) store(to->sums, floats_of(sums));
+                    else if constexpr (offset) store(to->sums, sums * -F::offset);
+                    store(to->d, load_floats(job.d + 16 * cell));
+                }
+    }
+};
+
 template <class F, int N>
 struct FewKernel {
     static constexpr int64_t values = 16 * F::sub, blocks = values / F::block, bytes = blocks * F::bytes;
     static constexpr bool wide = F::offset == 128;
 
-    // One group into one half of the lanes of each input row; cell[n] is the row's place in groups. `twice`: the first
-    // half of the activations' group meets both halves of the codes.
+    // Where the input rows are in their activations.
+    struct Cells {
+        const int8_t* q[N];
+        const Beside<F>* beside;
+        Cells(const FewRows& job, int64_t from)
+            : beside(static_cast<const Beside<F>*>(job.scratch) + from * job.groups) {
+            for (int n = 0; n < N; ++n)
+                q[n] = job.q + (job.index ? job.index[from + n] : from + n) * job.groups * values;
+        }
+        __attribute__((always_inline)) void next() {
+#pragma GCC unroll 4
+            for (int n = 0; n < N; ++n) q[n] += values;
+            beside += N;
+        }
+    };
+
+    // One group into one half of the lanes of each input row. `twice`: the first half of the activations' group meets
+    // both halves of the codes.
     template <bool twice>
-    __attribute__((always_inline)) static inline void group(const uint8_t* b, const FewRows& x, const int64_t* cell,
-                                                            Floats16* acc) {
+    __attribute__((always_inline)) static inline void group(const uint8_t* b, const Cells& cells, Floats16* acc) {
         const StepGroup<F> group(b);
         Ints16 sum[N];
 #pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) sum[n] = no_ints();
+        for (int n = 0; n < N; ++n) {
+            if constexpr (!Beside<F>::offset) sum[n] = no_ints();
+            else sum[n] = twice ? load_ints_twice(cells.beside[n].sums) : load_ints(cells.beside[n].sums);
+        }
         group.codes([&](int step, Bytes64 codes) {
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n) {
-                const int8_t* q = x.q + cell[n] * values + 64 * step;
+                const int8_t* q = cells.q[n] + 64 * step;
                 sum[n] = twice ? dot4_twice<wide>(sum[n], codes, q) : dot4<wide>(sum[n], codes, q);
             }
         });
@@ -77,13 +121,13 @@ struct FewKernel {
         if constexpr (F::minima) minimum = group.minima();
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) {
-            const float* at = x.d + 16 * cell[n];
-            const int32_t* sums = x.m + 16 * cell[n];
-            const Floats16 d = twice ? load_floats_twice(at) : load_floats(at);
-            const Ints16 ones = twice ? load_ints_twice(sums) : load_ints(sums);
-            if (!F::minima && !(wide && signed_codes)) sum[n] = sum[n] - ones * F::offset;
+            const Beside<F>& beside = cells.beside[n];
+            const Floats16 d = twice ? load_floats_twice(beside.d) : load_floats(beside.d);
             acc[n] = fused(floats_of(sum[n]), scale * d, acc[n]);
-            if constexpr (F::minima) acc[n] = minus_fused(floats_of(ones), minimum * d, acc[n]);
+            if constexpr (F::minima) {
+                const Floats16 ones = twice ? load_floats_twice(beside.sums) : load_floats(beside.sums);
+                acc[n] = minus_fused(ones, minimum * d, acc[n]);
+            }
         }
     }
 
@@ -118,9 +162,7 @@ struct FewKernel {
     // Weight rows first .. last - 1 of the job with input rows from .. from + N - 1.
     static void rows(const FewRows& job, int64_t first, int64_t last, int64_t from) {
         const int64_t count = job.weight.cols / F::block, whole = count / blocks, rest = count % blocks * F::bytes;
-        int64_t start[N];
-#pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) start[n] = (job.index ? job.index[from + n] : from + n) * job.groups;
+        const Cells start(job, from);
         Ahead ahead(job, count * F::bytes, first, last);
         const uint8_t* b = job.weight.data + first * count * F::bytes;
         int64_t row = first;
@@ -129,13 +171,10 @@ struct FewKernel {
                 two_rows(job, row, from, b, whole, start, ahead);
         for (; row < last; ++row, b += rest) {
             Lanes lanes;
-            int64_t cell[N];
+            Cells cells = start;
             uint8_t filled[bytes];
 #pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) {
-                lanes.now[n] = lanes.then[n] = no_floats();
-                cell[n] = start[n];
-            }
+            for (int n = 0; n < N; ++n) lanes.now[n] = lanes.then[n] = no_floats();
             for (int64_t g = 0; g < job.groups; ++g) {
                 const uint8_t* at = b;
                 if (g == whole) {  // blocks of zeros fill it: finite scales, which meet activations that are 0
@@ -147,10 +186,9 @@ struct FewKernel {
                     ahead.ask(bytes);
                     b += bytes;
                 }
-                group<false>(at, job, cell, lanes.now);
+                group<false>(at, cells, lanes.now);
                 lanes.swap();
-#pragma GCC unroll 4
-                for (int n = 0; n < N; ++n) ++cell[n];
+                cells.next();
             }
             finish(job, row, from, lanes);
         }
@@ -158,7 +196,7 @@ struct FewKernel {
 
     // Two rows whose last groups are half full: the halves make one group, of which each row takes its lanes.
     __attribute__((always_inline)) static inline void two_rows(const FewRows& job, int64_t row, int64_t from,
-                                                               const uint8_t* b, int64_t whole, const int64_t* start,
+                                                               const uint8_t* b, int64_t whole, const Cells& start,
                                                                Ahead& ahead) {
         constexpr int64_t half = bytes / 2;
         const int64_t row_bytes = whole * bytes + half;
@@ -166,20 +204,17 @@ struct FewKernel {
         memcpy(both, b + whole * bytes, half);
         memcpy(both + half, b + row_bytes + whole * bytes, half);
         Lanes of[2];
-        int64_t cell[N];
+        Cells cells = start;
         for (int r = 0; r < 2; ++r, b += half) {
             Lanes lanes;
+            cells = start;
 #pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) {
-                lanes.now[n] = lanes.then[n] = no_floats();
-                cell[n] = start[n];
-            }
+            for (int n = 0; n < N; ++n) lanes.now[n] = lanes.then[n] = no_floats();
             for (int64_t g = 0; g < whole; ++g, b += bytes) {
                 ahead.ask(bytes);
-                group<false>(b, job, cell, lanes.now);
+                group<false>(b, cells, lanes.now);
                 lanes.swap();
-#pragma GCC unroll 4
-                for (int n = 0; n < N; ++n) ++cell[n];
+                cells.next();
             }
             of[r] = lanes;
         }
@@ -187,7 +222,7 @@ struct FewKernel {
         Floats16 joined[N];
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) joined[n] = join_first(of[0].now[n], of[1].now[n]);
-        group<true>(both, job, cell, joined);
+        group<true>(both, cells, joined);
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) part_first(joined[n], of[0].now[n], of[1].now[n]);
         for (int r = 0; r < 2; ++r) {
@@ -200,6 +235,8 @@ struct FewKernel {
 // Four input rows at most at a time (their sums stay in registers); the others meet the same weight rows in the cache.
 template <class F>
 void multiply_few(const FewRows& job) {
+    static_assert(sizeof(Beside<F>) <= 16 * F::sub, "fits into the room of a group's activations");
+    Beside<F>::fill(job, static_cast<Beside<F>*>(job.scratch));
     const int64_t together = job.n > 4 ? 8 : job.last - job.first;
     for (int64_t first = job.first; first < job.last; first += together) {
         const int64_t last = first + together < job.last ? first + together : job.last;

@@ -77,6 +77,7 @@ static inline Ints16 load_ints_twice(const void* from) {
 }
 static inline Ints16 load_ints(const int32_t* from) { return {_mm512_loadu_si512(from)}; }
 static inline void store(float* to, Floats16 a) { _mm512_storeu_ps(to, a.v); }
+static inline void store(int32_t* to, Ints16 a) { _mm512_storeu_si512(to, a.v); }
 // acc + codes * q for every four bytes of a step. `wide`: codes use all eight bits and have the offset 128, which AVX2
 // takes off; signed_codes says so.
 template <bool wide>
@@ -214,6 +215,10 @@ static inline Ints16 load_ints_twice(const void* from) {
 static inline void store(float* to, Floats16 x) {
     _mm256_storeu_ps(to, x.a);
     _mm256_storeu_ps(to + 8, x.b);
+}
+static inline void store(int32_t* to, Ints16 x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x.a);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), x.b);
 }
 // acc + codes * q for every four bytes of a step. Codes up to 127 go through maddubs as they are (127 * 127 * 2 < 2^15);
 // `wide` ones, which have the offset 128, as signed numbers: |w| * (q with w's sign).
