@@ -19,11 +19,21 @@ class GraphPool(NamedTuple):
     handle: Any
     stream: torch.cuda.Stream
     """Where graphs are captured; they are replayed on the current stream."""
+    keeper: torch.cuda.CUDAGraph
+    """Keeps the pool in use: torch refuses one whose last graph went while a tensor of it lived on."""
 
 
 def new_pool() -> GraphPool:
     """A pool on the current device."""
-    return GraphPool(torch.cuda.graph_pool_handle(), torch.cuda.Stream())  # type: ignore[no-untyped-call]
+    handle, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    keeper = torch.cuda.CUDAGraph()
+    one = torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        keeper.capture_begin(pool=handle, capture_error_mode="thread_local")
+        one.add_(1)  # a graph without a node is warned of
+        keeper.capture_end()
+    return GraphPool(handle, stream, keeper)
 
 
 class CudaProgram:
