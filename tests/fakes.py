@@ -8,6 +8,7 @@ from strata.core.errors import CapacityError, EngineError, RequestError, Unsuppo
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.order import Order
+from strata.core.sharing import SHARED, Sharing
 from strata.core.window import Window
 from strata.engine.runner import Drawn, Stepped
 from strata.sampling.params import SamplingParams
@@ -72,7 +73,7 @@ class FakeRunner:
         tokens: Sequence[int],
         params: SamplingParams,
         most: int | None = None,
-        marks: Sequence[int] = (),
+        sharing: Sharing = SHARED,
     ) -> Held:
         """Cuts the slot's state back to the prefix it shares with `tokens`; windows are to end at every mark."""
         if self.fail_seat:
@@ -91,7 +92,7 @@ class FakeRunner:
         self.states[slot] = state[: shared if self.keeps else 0]
         self.params[slot] = params
         self.most[slot] = most or self._limits.context
-        return Held(len(self.states[slot]), stops=tuple(sorted(marks)))
+        return Held(len(self.states[slot]), stops=tuple(sorted(sharing.marks)))
 
     def release(self, slot: int) -> None:
         """The slot's request is over; its state stays."""

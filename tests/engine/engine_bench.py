@@ -55,7 +55,8 @@ class Bench:
         self.now += 0.0 if self.cost else 1.0
         self.apply(scheduler.sweep(self.now))
         for index, session in scheduler.admit():
-            held = self.runner.seat(index, session.request.tokens, session.request.params, None, session.request.marks)
+            request = session.request
+            held = self.runner.seat(index, request.tokens, request.params, None, request.sharing)
             self.apply([scheduler.seated(index, held, self.now)])
         caps = scheduler.draft_caps(self.now)
         windows = scheduler.next_windows(self.runner.draft(caps))

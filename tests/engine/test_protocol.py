@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from strata.core.errors import CapacityError, RequestError
 from strata.core.order import Order
+from strata.core.sharing import Sharing
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token, Yielded
 from strata.engine.protocol import (
     CODES,
@@ -76,7 +77,9 @@ REQUESTS = st.builds(
     deadline_s=st.none() | st.floats(0.001, 1e6),
     draft=st.none() | st.integers(0, 20),
     stream_from=st.integers(0, 100),
-    marks=st.sampled_from([(), (0,), (1, 0)]),
+    sharing=st.builds(
+        Sharing, st.sampled_from([(), (0,), (1, 0)]), st.lists(TOKENS, max_size=2).map(tuple), st.booleans()
+    ),
 )
 FINISHED = st.builds(
     Finished,
@@ -118,14 +121,24 @@ def test_every_key_of_the_protocol_is_read() -> None:
         "temperature": "0.5", "top_p": "0.9", "top_k": "40", "min_p": "0.05", "repeat_penalty": "1.1",
         "presence_penalty": "0.2", "frequency_penalty": "0.3", "logit_bias": "5:-1.5,7:2", "seed": "9",
         "logprobs": "2", "stop": "1,2", "echo_stop": "1", "priority": "-3", "deadline": "1.5", "draft": "4",
-        "stream_from": "6", "marks": "1,2",
+        "stream_from": "6", "marks": "1,2", "openers": "7", "cache": "0",
     }  # fmt: skip
     assert set(values) == set(KEYS)
     command = parse_command(f"GEN r -1 {' '.join(f'{k}={v}' for k, v in values.items())} 10 11")
     params = SamplingParams(0.5, 40, 0.9, 0.05, 1.1, 0.2, 0.3, ((5, -1.5), (7, 2.0)), 9, 2)
     assert command == Gen(
         Request(
-            "r", (10, 11), None, params, (1, 2), True, priority=-3, deadline_s=1.5, draft=4, stream_from=6, marks=(1, 2)
+            "r",
+            (10, 11),
+            None,
+            params,
+            (1, 2),
+            True,
+            priority=-3,
+            deadline_s=1.5,
+            draft=4,
+            stream_from=6,
+            sharing=Sharing((1, 2), (7,), False),
         )
     )
 

@@ -14,6 +14,7 @@ from reference.decoding import alone
 from strata.core.errors import CapacityError, EngineError, RequestError, UsageError
 from strata.core.held import Held
 from strata.core.limits import Limits
+from strata.core.sharing import Sharing
 from strata.core.window import Window
 from strata.engine.events import Finished, Progress, Reason, Reused, Yielded
 from strata.engine.request import QueueFullError, Request
@@ -340,7 +341,7 @@ def test_more_drafts_than_fit_and_more_tokens_held_than_asked_are_refused() -> N
 
 def test_windows_of_a_prompt_end_where_its_state_is_kept() -> None:
     b = bench(chunk_tokens=8)
-    b.ask("a", 20, 2, marks=(9, 3, 16, 20))
+    b.ask("a", 20, 2, sharing=Sharing((9, 3, 16, 20)))
     reads = [len(window.tokens) for _ in range(5) for window in b.step()]
     assert reads == [3, 5, 1, 7, 4]  # also at 8 and 16, the borders of chunks
     b.run()

@@ -9,8 +9,9 @@ from models.made import load, ops_of, path_of, same_bits
 from oracles.build import GGUF_NAMES
 from strata.core.limits import Limits
 from strata.core.order import Order
+from strata.core.sharing import Sharing
 from strata.core.window import Window
-from strata.runtime.keeping import Keeping, OnDisk
+from strata.runtime.keeping import GRID, Keeping, OnDisk
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.stops import Spacing
@@ -26,15 +27,15 @@ def model_of(name):
     return load(path_of(name, "gguf"), ops_of())
 
 
-def made(name, folder=None, kv_type="f32", pages=None, ram=1 << 24):
+def made(name, folder=None, kv_type="f32", pages=None, ram=1 << 24, spacing=SPACING):
     disk = None if folder is None else OnDisk(folder, 1 << 26, name)
-    keeping = Keeping(pages, ram, SPACING, disk)
+    keeping = Keeping(pages, ram, spacing, disk)
     return DeviceRunner(model_of(name), ops_of(), Limits(3, 256, 256), kv_type=kv_type, keeping=keeping)
 
 
 def read(runner, slot, tokens, marks=()):
     """Seat, and read in windows that end where states are kept -> (what was held, logits of the last window)."""
-    held = runner.seat(slot, tokens, SamplingParams(), len(tokens) + 8, marks)
+    held = runner.seat(slot, tokens, SamplingParams(), len(tokens) + 8, Sharing(tuple(marks)))
     start = held.tokens
     for stop in (*held.stops, len(tokens)):
         if stop < len(tokens):
@@ -100,6 +101,33 @@ def test_an_edit_goes_on_below_the_change(name):
     assert agrees(runner, other, 64 if recurrent else 100, "pages")
     # And what they went on from is as it was.
     assert agrees(runner, LONGER, 210, "pages")
+
+
+@pytest.mark.parametrize("grid", [1, 7, 16, GRID])
+@pytest.mark.parametrize("name", ["qwen3_next", "qwen4_exp"])
+def test_any_grid_gives_the_bits_of_a_cold_read(name, grid):
+    runner = made(name, spacing=Spacing(grid, 210 * grid))
+    finished(runner, TEXT[:210], marks=[75, 141])
+    assert agrees(runner, [*TEXT[:150], *TEXT[:30]], 141 // grid * grid, "pages")
+
+
+def test_before_a_drawn_opener_the_state_is_kept_also_among_accepted_drafts():
+    """A tool call that is written back in another way goes on right before it."""
+    plain = made("qwen4_exp")
+    plain.seat(0, TEXT[:40], SamplingParams())
+    answer, window = [], Window(0, 0, tuple(TEXT[:40]), 1)
+    for at in range(40, 48):
+        answer.append(plain.step([window])[0].drawn[-1].token)
+        window = Window(0, at, (answer[-1],), 1)
+    opener = next(token for token in answer[2:] if answer.index(token) >= 2)
+    at = answer.index(opener)
+    runner = made("qwen4_exp")
+    runner.seat(0, TEXT[:40], SamplingParams(), 64, Sharing(openers=(opener,)))
+    first = runner.step([Window(0, 0, tuple(TEXT[:40]), 1)])[0].drawn
+    (stepped,) = runner.step([Window(0, 40, tuple(answer[: at + 3]), at + 3)])
+    assert [d.token for d in (*first, *stepped.drawn)] == answer[: at + 1] and stepped.length == 40 + at
+    runner.release(0)
+    assert agrees(runner, [*TEXT[:40], *answer[:at], 1, 2], 40 + at, "pages")
 
 
 @pytest.mark.parametrize("kv_type", ["bf16", "int8"])

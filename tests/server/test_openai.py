@@ -296,7 +296,26 @@ def test_text_parts_and_developer_turns(tmp_path: Path) -> None:
     text = (
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\na\nb<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n"
     )
-    assert log.read_text().split()[5:][: len(ids(text))] == [str(i) for i in ids(text)]
+    words = log.read_text().splitlines()[0].split()
+    assert [word for word in words[3:] if "=" not in word][: len(ids(text))] == [str(i) for i in ids(text)]
+
+
+def test_where_prompts_may_part_is_told_to_the_engine_unless_nothing_is_to_be_kept(tmp_path: Path) -> None:
+    log = tmp_path / "lines"
+    chat = {"messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]}
+    prompt = ids("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+    end, opener = ids("<|im_end|>")[0], ids("<tool_call>")[0]
+    with running(log=str(log)) as up:
+        for body in (chat, chat | {"cache_prompt": False}):
+            assert up.http.post("/v1/chat/completions", json=body).status_code == 200
+        for body in ({"prompt": prompt}, {"prompt": prompt, "cache_prompt": False}):
+            assert up.http.post("/v1/completions", json=body).status_code == 200
+    sent = [line.split() for line in log.read_text().splitlines() if line.startswith("GEN")]
+    marks = ",".join(str(place + 1) for place, token in enumerate(prompt) if token == end)
+    for words in sent[::2]:
+        assert f"marks={marks}" in words and f"openers={opener}" in words and "cache=0" not in words
+    for words in sent[1::2]:
+        assert "cache=0" in words and not any(word.startswith(("marks", "openers")) for word in words)
 
 
 def test_an_over_long_prompt_is_a_400_with_both_numbers(server: Running) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from strata.core.log import Log
+from strata.core.sharing import Sharing
 from strata.state.archive import Archive
 from strata.state.cache import PrefixCache
 from strata.state.pages import PageTable
@@ -74,7 +75,7 @@ class Kept:
         self.context = context
 
     def seat(self, slot: int, tokens: Sequence[int], most: int | None = None, marks: Sequence[int] = ()) -> int:
-        held, state = self.cache.seat(slot, tokens, most or len(tokens), marks)
+        held, state = self.cache.seat(slot, tokens, most or len(tokens), Sharing(tuple(marks)))
         self.contents.sequences[slot] = list(tokens[: held.tokens])
         self.held = held
         self.verify(slot)

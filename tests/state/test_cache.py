@@ -11,10 +11,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from state.kept import Kept
+from state.kept import PAGE, Kept
 from strata.core.errors import CapacityError, UnsupportedError
+from strata.core.held import Held
 from strata.core.order import Order
+from strata.core.sharing import PRIVATE
 from strata.state.prefix import Node
+from strata.state.stops import Spacing
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=14)
 SLOTS = 3
@@ -146,6 +149,50 @@ def test_an_edited_message_is_gone_on_with_below_the_change():
     assert kept.read(1, [*range(14), 80]) == 12
 
 
+def test_where_two_prompts_parted_the_third_goes_on():
+    """Without any mark: what two sequences share is kept when the second comes."""
+    kept, shared = Kept(spacing=Spacing(PAGE, 10 * PAGE)), list(range(22))
+    for slot, rest in enumerate(([50, 51, 52], [60, 61, 62, 63], [70, 71])):
+        assert kept.read(slot, [*shared, *rest]) == (20 if slot == 2 else 0)
+    kept.check()
+
+
+def test_before_a_drawn_opener_the_state_is_kept():
+    kept = Kept(spacing=Spacing(PAGE, 10 * PAGE))
+    kept.read(0, list(range(10)))
+    kept.append(0, [20, 21, 22])
+    kept.cache.committed(0, np.array(kept.contents.sequences[0]), opens=True)
+    kept.append(0, [30, 31])
+    kept.release(0)
+    assert kept.read(0, [*range(10), 20, 21, 22, 40]) == 13
+    kept.check()
+
+
+def test_a_private_sequence_takes_nothing_and_leaves_nothing():
+    kept = Kept()
+    kept.read(0, list(range(20)))
+    kept.release(0)
+    prefixes = kept.cache.status()["prefixes"]
+    held, state = kept.cache.seat(1, [*range(20), 7], 30, PRIVATE)
+    assert held == Held(0) and state == {}
+    kept.append(1, [*range(20), 7])
+    kept.release(1)
+    assert kept.cache.status()["prefixes"] == prefixes and kept.cache.known([*range(20), 7, 8]) == 20
+    with pytest.raises(CapacityError):
+        kept.cache.seat(1, [1], 4 * 25, PRIVATE)
+    kept.check()
+
+
+def test_without_recurrent_states_no_window_is_cut_for_a_mark_and_the_whole_prompt_is_shared():
+    kept = Kept(state_bytes=0)
+    kept.read(0, list(range(22)), marks=[10])
+    assert kept.held.stops == (8, 16)
+    assert kept.read(1, [*range(22), 50]) == 20, "whole pages, while it runs"
+    kept.release(0)
+    assert kept.read(2, [*range(22), 50]) == 22
+    kept.check()
+
+
 def test_the_same_prompt_again_reads_less_than_a_page_and_one_token():
     kept = Kept()
     kept.read(0, list(range(27)))
@@ -257,3 +304,26 @@ def test_a_tree_of_many_runs_needs_no_deep_stack():
     kept.release(0)
     assert len(kept.cache.tree.nodes()) > 700
     assert isinstance(kept.cache.tree.nodes()[-1], Node) and kept.cache.tree.nodes()[-1].end == 6000
+
+
+def test_a_shared_last_page_is_counted_before_it_is_copied():
+    """What is kept in the midst of a page costs its sequence one more; without room for that it is not kept."""
+    fine = Spacing(1, 100)
+    for pages, expected in ((6, 13), (5, 0)):
+        kept = Kept(slots=2, context=20, pages=pages, spacing=fine)
+        kept.read(0, list(range(14)), marks=[13], most=20)
+        kept.check()
+        assert kept.cache.known([*range(13), 50]) == expected
+        kept.append(0, [1] * 6)
+        kept.check()
+
+
+def test_a_prefix_that_does_not_fit_is_gone_on_with_as_far_as_it_does():
+    kept = Kept(slots=2, context=24, pages=10, spacing=Spacing(1, 100))
+    kept.read(0, list(range(22)), marks=[9, 14, 18])
+    kept.release(0)
+    kept.cache.order(Order("park"))
+    kept.read(0, [50, 51], most=4)
+    # 8 are to be had: 6 for the sequence, of which the runs share what is whole; their other pages come on top.
+    assert kept.read(1, [*range(22), 60], most=23) == 14 and kept.held.tier == "ram"
+    kept.check()

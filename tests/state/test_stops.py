@@ -15,6 +15,17 @@ def test_below_marks_below_the_end_and_every_so_often():
     assert spacing.stops(0, 64, []) == () and spacing.stops(0, 65, []) == (64,)
 
 
+def test_below_the_place_where_another_prompt_parted():
+    assert Spacing(64, 256).stops(100, 700, [], parted=450) == (256, 448, 512, 640)
+    assert Spacing(64, 256).stops(448, 700, [], parted=450) == (512, 640)
+
+
+def test_a_mark_near_the_end_takes_the_place_of_the_stop_below_the_last_token():
+    spacing = Spacing(64, 1024)
+    assert spacing.stops(0, 705, [700]) == (640,) and spacing.stops(0, 706, [700]) == (640,)
+    assert spacing.stops(0, 705, [600]) == (576, 704) and spacing.stops(0, 705, [705]) == (704,)
+
+
 def test_of_many_marks_the_first_and_the_last_are_used():
     spacing = Spacing(1, 1000, most_marks=3)
     assert spacing.stops(0, 100, range(10, 90, 10)) == (10, 70, 80, 99)

@@ -5,12 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from strata.chat.marks import marks_of, opener_ids
 from strata.chat.reasoning import OPEN
 from strata.chat.template import CHATML, ChatTemplate, template_source
 from strata.chat.tokenizer import Tokenizer, load_tokenizer, special_texts
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.core.errors import RequestError, UnsupportedError
 from strata.core.log import Log
+from strata.core.sharing import PRIVATE, Sharing
 
 Role = Literal["system", "user", "assistant"]
 
@@ -50,6 +52,7 @@ class Conversation:
     def __init__(self, tokenizer: Tokenizer, template: ChatTemplate | None) -> None:
         self.tokenizer = tokenizer
         self.template = template
+        self.openers = opener_ids(tokenizer)
 
     def prompt(self, turns: Sequence[Turn], options: TemplateOptions | None = None) -> Prompt:
         """Render and encode; a last turn of the assistant is left open, so that the answer continues it."""
@@ -57,6 +60,10 @@ class Conversation:
         text = self.render(turns, options)
         opened = text.rstrip().endswith(OPEN)
         return Prompt(tuple(self.tokenizer.encode(text)), opened)
+
+    def sharing(self, tokens: Sequence[int], cached: bool = True) -> Sharing:
+        """Where other prompts may differ from `tokens` and from the answer; without `cached` nothing is shared."""
+        return Sharing(marks_of(tokens, self.tokenizer), self.openers) if cached else PRIVATE
 
     def render(self, turns: Sequence[Turn], options: TemplateOptions) -> str:
         """The prompt as text; RequestError when the template refuses."""

@@ -6,11 +6,11 @@ from strata.assemble import Loaded
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.log import Log
+from strata.core.sharing import PRIVATE, SHARED, Sharing
 from strata.engine.runner import Runner
 from strata.layers.batch import Tap
 from strata.runtime.keeping import Keeping
-from strata.runtime.runner import DeviceRunner, Seat
-from strata.sampling.history import TokenCounts
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 
 
@@ -23,18 +23,10 @@ class Forgetful(DeviceRunner):
         tokens: Sequence[int],
         params: SamplingParams,
         most: int | None = None,
-        marks: Sequence[int] = (),
+        sharing: Sharing = SHARED,
     ) -> Held:
         """See `Runner.seat`."""
-        self.check_ids(tokens, params)
-        self.states.clear(slot)
-        self.seats[slot] = Seat(params, TokenCounts(tokens))
-        return Held(0)
-
-    def release(self, slot: int) -> None:
-        """See `Runner.release`."""
-        self.seats.pop(slot, None)
-        self.states.clear(slot)
+        return super().seat(slot, tokens, params, most, PRIVATE)
 
 
 def forgetful(loaded: Loaded, slots: int, tap: Tap | None = None) -> Runner:

@@ -13,6 +13,7 @@ from strata.checks.engines import obey, running
 from strata.checks.joining import require_whole
 from strata.checks.runners import keeping
 from strata.core.order import Order
+from strata.core.sharing import Sharing
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.request import Request
 from strata.runtime.keeping import Keeping, OnDisk
@@ -75,7 +76,7 @@ class Turns:
 
     def ask(self, engine: Engine, tokens: Sequence[int], marks: Sequence[int], max_new: int = ANSWER) -> Answer:
         """One request, and nobody else."""
-        part = Part(Request("turn", tuple(tokens), max_new=max_new, marks=tuple(marks)))
+        part = Part(Request("turn", tuple(tokens), max_new=max_new, sharing=Sharing(tuple(marks))))
         answers = Crowd(engine, [part]).run()
         require_whole(answers)
         return answers["turn"]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strata.core.held import Held
+from strata.core.sharing import SHARED, Sharing
 from strata.core.window import Window
 from strata.engine.runner import Runner, Stepped
 from strata.sampling.params import SamplingParams
@@ -63,10 +64,10 @@ class Watched:
         tokens: Sequence[int],
         params: SamplingParams,
         most: int | None = None,
-        marks: Sequence[int] = (),
+        sharing: Sharing = SHARED,
     ) -> Held:
         """See `Runner.seat`."""
-        held = self.runner.seat(slot, tokens, params, most, marks)
+        held = self.runner.seat(slot, tokens, params, most, sharing)
         self.sitting[slot] = len(self.seatings)
         self.seatings.append(Seating(slot, tuple(tokens), held, len(self.notes)))
         self.damage(self.seatings[-1])

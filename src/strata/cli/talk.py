@@ -40,7 +40,9 @@ class Talker:
         seed = secrets.randbits(48) if self.wishes.seed is None else self.wishes.seed
         params = dataclasses.replace(self.defaults, seed=seed)
         stop_ids = self.conversation.tokenizer.stop_ids
-        return Request(f"r{next(self.numbers)}", prompt.tokens, self.wishes.max_tokens, params, stop_ids)
+        sharing = self.conversation.sharing(prompt.tokens)
+        name, most = f"r{next(self.numbers)}", self.wishes.max_tokens
+        return Request(name, prompt.tokens, most, params, stop_ids, sharing=sharing)
 
     def answer(self, prompt: Prompt, reading: Reading) -> Iterator[Event]:
         """The events of one answer; leaving early (Ctrl-C too) ends it in the engine."""

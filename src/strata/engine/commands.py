@@ -6,6 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from strata.core.errors import CapacityError, RequestError
 from strata.core.order import Order
+from strata.core.sharing import Sharing
 from strata.engine.request import QueueFullError, Request, check_id
 from strata.sampling.params import SamplingParams
 
@@ -122,11 +123,20 @@ class _Key:
     read: Callable[[str], Any]
     write: Callable[[Any], str]
     field: str
-    sampling: bool
+    part: Literal["params", "sharing", ""] = ""
+    """Which part of the request has the field; empty: the request itself."""
+
+    def of(self, request: Request) -> Any:
+        """Its value in a request."""
+        return getattr(getattr(request, self.part) if self.part else request, self.field)
 
 
 def _sampling(name: str, read: Callable[[str], Any], write: Callable[[Any], str] = repr) -> _Key:
-    return _Key(read, write, name, True)
+    return _Key(read, write, name, "params")
+
+
+def _shared(name: str, read: Callable[[str], Any], write: Callable[[Any], str]) -> _Key:
+    return _Key(read, write, name, "sharing")
 
 
 KEYS: Mapping[str, _Key] = {
@@ -140,13 +150,15 @@ KEYS: Mapping[str, _Key] = {
     "logit_bias": _sampling("logit_bias", _bias, _write_bias),
     "seed": _sampling("seed", whole),
     "logprobs": _sampling("logprobs", whole),
-    "stop": _Key(_ids, _write_ids, "stop_ids", False),
-    "echo_stop": _Key(_flag, lambda value: str(int(value)), "echo_stop", False),
-    "priority": _Key(whole, str, "priority", False),
-    "deadline": _Key(float, repr, "deadline_s", False),
-    "draft": _Key(whole, str, "draft", False),
-    "stream_from": _Key(whole, str, "stream_from", False),
-    "marks": _Key(_ids, _write_ids, "marks", False),
+    "stop": _Key(_ids, _write_ids, "stop_ids"),
+    "echo_stop": _Key(_flag, lambda value: str(int(value)), "echo_stop"),
+    "priority": _Key(whole, str, "priority"),
+    "deadline": _Key(float, repr, "deadline_s"),
+    "draft": _Key(whole, str, "draft"),
+    "stream_from": _Key(whole, str, "stream_from"),
+    "marks": _shared("marks", _ids, _write_ids),
+    "openers": _shared("openers", _ids, _write_ids),
+    "cache": _shared("cached", _flag, lambda value: str(int(value))),
 }
 """The keys of GEN and BGEN."""
 
@@ -166,10 +178,9 @@ def _gen_id(text: str) -> str:
     return text
 
 
-def _parse_keys(words: list[str]) -> tuple[dict[str, Any], dict[str, Any], int]:
-    """(sampling fields, request fields, words read)."""
-    sampling: dict[str, Any] = {}
-    other: dict[str, Any] = {}
+def _parse_keys(words: list[str]) -> tuple[dict[str, dict[str, Any]], int]:
+    """(fields by part of the request, words read)."""
+    parts: dict[str, dict[str, Any]] = {"params": {}, "sharing": {}, "": {}}
     count = 0
     for word in words:
         name, equals, text = word.partition("=")
@@ -179,14 +190,14 @@ def _parse_keys(words: list[str]) -> tuple[dict[str, Any], dict[str, Any], int]:
         key = KEYS.get(name)
         if key is None:
             raise ValueError(f"unknown key {name[:40]!r}; known are {', '.join(KEYS)}")
-        fields = sampling if key.sampling else other
+        fields = parts[key.part]
         if key.field in fields:
             raise ValueError(f"key {name} is given twice")
         try:
             fields[key.field] = key.read(text)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-    return sampling, other, count
+    return parts, count
 
 
 def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop: tuple[int, ...]) -> Gen:
@@ -194,16 +205,17 @@ def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop
         raise LineError(request_id, USAGE, "<max_new> and token ids are missing")
     try:
         max_new = whole(words[0])
-        sampling, other, count = _parse_keys(words[1:])
+        parts, count = _parse_keys(words[1:])
         tokens = tuple(whole(word) for word in words[1 + count :])
-        other.setdefault("stop_ids", default_stop)
+        parts[""].setdefault("stop_ids", default_stop)
         request = Request(
             id=request_id,
             tokens=tokens,
             max_new=None if max_new == -1 else max_new,
-            params=SamplingParams(**sampling),
+            params=SamplingParams(**parts["params"]),
+            sharing=Sharing(**parts["sharing"]),
             slot=slot,
-            **other,
+            **parts[""],
         )
     except RequestError as error:
         raise LineError("-" if error.param == "id" else request_id, code_of(error), error.message) from error
@@ -285,9 +297,8 @@ def format_gen(request: Request) -> str:
     """The GEN (or, with a slot, BGEN) line of `request`; every setting that is not the default is written out."""
     keys = []
     for name, key in KEYS.items():
-        source, default = (request.params, _DEFAULTS.params) if key.sampling else (request, _DEFAULTS)
-        value = getattr(source, key.field)
-        if name == "stop" or value != getattr(default, key.field):
+        value = key.of(request)
+        if name == "stop" or value != key.of(_DEFAULTS):
             keys.append(f"{name}={key.write(value)}")
     head = f"GEN {request.id}" if request.slot is None else f"BGEN {request.slot}"
     max_new = -1 if request.max_new is None else request.max_new

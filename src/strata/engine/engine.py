@@ -234,7 +234,7 @@ class Engine:
         most = len(request.tokens) + request.budget(self.limits)
         began = self._clock()
         try:
-            held = self._runner.seat(index, request.tokens, request.params, most, request.marks)
+            held = self._runner.seat(index, request.tokens, request.params, most, request.sharing)
         except CapacityError as error:
             with self._changed:
                 waits = self._scheduler.unseat(index)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from strata.core.errors import CapacityError, RequestError
 from strata.core.limits import Limits
+from strata.core.sharing import Sharing
 from strata.sampling.params import SamplingParams
 
 MAX_ID_CHARS = 128
@@ -52,14 +53,15 @@ class Request:
     """Answer tokens before this index are computed and counted but not reported (an answer taken up again)."""
     slot: int | None = None
     """The slot to sit in; None = any."""
-    marks: tuple[int, ...] = ()
-    """Lengths of the prompt at which turns, the system prompt or tool calls begin or end: state is kept near them."""
+    sharing: Sharing = field(default=Sharing())
+    """Where its state is worth keeping for others."""
 
     def __post_init__(self) -> None:
         check_id(self.id)
         if not self.tokens:
             raise RequestError("the prompt has no tokens", param="tokens")
-        for name, ids in (("tokens", self.tokens), ("stop_ids", self.stop_ids)):
+        ids_of = {"tokens": self.tokens, "stop_ids": self.stop_ids, "openers": self.sharing.openers}
+        for name, ids in ids_of.items():
             low, high = min(ids, default=0), max(ids, default=0)
             if low < 0 or high > MAX_TOKEN:
                 raise RequestError(
@@ -69,7 +71,7 @@ class Request:
         _check_count("draft", self.draft, 0)
         _check_count("stream_from", self.stream_from, 0)
         _check_count("slot", self.slot, 0)
-        if any(not 0 <= mark <= len(self.tokens) for mark in self.marks):
+        if any(not 0 <= mark <= len(self.tokens) for mark in self.sharing.marks):
             raise RequestError(f"marks are positions from 0 to {len(self.tokens)} (the prompt's end)", param="marks")
         if self.deadline_s is not None and not (math.isfinite(self.deadline_s) and self.deadline_s > 0):
             raise RequestError(f"deadline_s must be above 0, found {self.deadline_s!r}", param="deadline_s")

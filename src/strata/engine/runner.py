@@ -6,6 +6,7 @@ from typing import Protocol
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.order import Order
+from strata.core.sharing import SHARED, Sharing
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.sampling.params import SamplingParams
@@ -31,15 +32,14 @@ class Runner(Protocol):
         tokens: Sequence[int],
         params: SamplingParams,
         most: int | None = None,
-        marks: Sequence[int] = (),
+        sharing: Sharing = SHARED,
     ) -> Held:
         """Prepare `slot` for a sequence that starts with `tokens` and may grow to `most` tokens (None: the context).
 
-        `marks` are positions in `tokens` from which another sequence may differ (ends of turns): state is kept near
-        them. At most len(tokens) - 1 are held: the last one has to run so that it can be scored. CapacityError: there
-        is no room for `most` tokens beside the seated sequences, though there may be later. Another RequestError (a
-        token id beyond the vocabulary, a bias that does not fit) fails this request only. When it raises, the slot
-        stays empty and is not released.
+        `sharing` says where its state is worth keeping. At most len(tokens) - 1 are held: the last one has to run so
+        that it can be scored. CapacityError: there is no room for `most` tokens beside the seated sequences, though
+        there may be later. Another RequestError (a token id beyond the vocabulary, a bias that does not fit) fails
+        this request only. When it raises, the slot stays empty and is not released.
         """
         ...
 

@@ -16,6 +16,11 @@ from strata.state.stops import Spacing
 from strata.state.tiers import Disk, Tiers
 from strata.state.writer import Writer
 
+GRID = 32
+"""Where a prompt may be cut so that its state is kept: the grain to which chunks are cut beside streams, so that a stop
+there costs no further window. Any other number gives the same bits on a CPU; a device with an arithmetic of its own for
+prompts needs a multiple of its blocks (docs/numerics.md)."""
+
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
@@ -36,7 +41,7 @@ class Keeping:
     """Pages that all slots and kept prefixes share; None = as many as the slots can fill."""
     ram_bytes: int = 1 << 30
     """For recurrent states, and for pages that had to leave the pool."""
-    spacing: Spacing = field(default=Spacing(PAGE, 8 * PAGE))
+    spacing: Spacing = field(default=Spacing(GRID, 8 * PAGE))
     disk: OnDisk | None = None
 
 

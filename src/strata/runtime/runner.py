@@ -13,6 +13,7 @@ from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.core.order import Order
+from strata.core.sharing import SHARED, Sharing
 from strata.core.stepped import Drawn, Stepped
 from strata.core.window import Window
 from strata.kernels.ops import Ops
@@ -37,6 +38,8 @@ class Seat:
 
     params: SamplingParams
     counts: TokenCounts
+    openers: frozenset[int] = frozenset()
+    """Tokens that begin what may be written differently later."""
 
 
 @dataclass(slots=True)
@@ -101,14 +104,14 @@ class DeviceRunner:
         tokens: Sequence[int],
         params: SamplingParams,
         most: int | None = None,
-        marks: Sequence[int] = (),
+        sharing: Sharing = SHARED,
     ) -> Held:
         """See `Runner.seat`; RequestError for token ids (also of a bias) outside the vocabulary, before all else."""
         self.check_ids(tokens, params)
         self.forget(slot)
-        held, state = self.cache.seat(slot, tokens, most or len(tokens), marks)
+        held, state = self.cache.seat(slot, tokens, most or len(tokens), sharing)
         self.contents.begin(slot, np.asarray(tokens[: held.tokens], np.int64), state)
-        self.seats[slot] = Seat(params, TokenCounts(tokens))
+        self.seats[slot] = Seat(params, TokenCounts(tokens), frozenset(sharing.openers))
         return held
 
     def forget(self, slot: int) -> None:
@@ -169,7 +172,8 @@ class DeviceRunner:
         self.spent.draw += (drew := time.perf_counter_ns()) - began
         dropped = window.score - len(drawn)
         self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
-        self.cache.committed(window.slot, self.sequence(window.slot))
+        opens = bool(drawn) and drawn[-1].token in self.seats[window.slot].openers
+        self.cache.committed(window.slot, self.sequence(window.slot), opens)
         self.spent.commit += time.perf_counter_ns() - drew
         return Stepped(window.slot, drawn, self.states.length[window.slot])
 
@@ -223,7 +227,8 @@ class DeviceRunner:
             else:
                 drawn.append(Drawn(chosen))
             seat.counts.append(drawn[-1].token)
-            if i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token]):
+            opens = drawn[-1].token in seat.openers  # the state before it is to be kept, so the window ends here
+            if opens or (i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token])):
                 break
         return tuple(drawn)
 

@@ -16,7 +16,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     """Sampling, limits and streaming. None = not asked for.
 
     `max_completion_tokens` wins over `max_tokens` when both are given; `repetition_penalty` is another name of
-    `repeat_penalty`.
+    `repeat_penalty`. Without `cache_prompt` the prompt is read whole, and nothing of it is kept for others.
     """
 
     model: str | None = None
@@ -35,6 +35,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     seed: int | None = None
     n: int = 1
     stop: str | list[str] | None = None
+    cache_prompt: bool = True
 
 
 def sampling(fields: CommonFields, logprobs: int | None) -> Mapping[str, Any]:

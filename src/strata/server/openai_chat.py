@@ -153,9 +153,10 @@ def jobs_of(fields: ChatFields, prompt: Prompt, served: ServedModel, engine: Eng
     name = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
     max_new = answer_tokens(getattr(fields, name), name, served.max_tokens)
     stop_ids = served.conversation.tokenizer.stop_ids
+    sharing = served.conversation.sharing(prompt.tokens, fields.cache_prompt)
     return [
         Job(
-            Request(engine.new_id(), prompt.tokens, max_new, served.params(asked, number), stop_ids),
+            Request(engine.new_id(), prompt.tokens, max_new, served.params(asked, number), stop_ids, sharing=sharing),
             Reading(stops(fields), opened=prompt.opened),
         )
         for number in range(choices(fields))

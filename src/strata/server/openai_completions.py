@@ -68,10 +68,11 @@ def jobs_of(
     max_new = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
     reading = Reading(stops(fields), split_reasoning=False)
     stop_ids = served.conversation.tokenizer.stop_ids
+    shared = [served.conversation.sharing(tokens, fields.cache_prompt) for tokens in prompts]
     return [
-        Job(Request(engine.new_id(), tokens, max_new, served.params(asked, number), stop_ids), reading)
-        for tokens in prompts
-        for number in range(count)
+        Job(Request(engine.new_id(), tokens, max_new, served.params(asked, i), stop_ids, sharing=sharing), reading)
+        for tokens, sharing in zip(prompts, shared, strict=True)
+        for i in range(count)
     ]
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from strata.core.errors import CapacityError, UnsupportedError
 from strata.core.held import Held
 from strata.core.order import Order
+from strata.core.sharing import SHARED, Sharing
 from strata.state.archive import ArchiveError, key_of
 from strata.state.prefix import Blob, Match, Node, PrefixTree, Tokens
 from strata.state.stops import Spacing
@@ -65,24 +66,35 @@ class PrefixCache:
         ids = np.asarray(tokens, np.int64)
         return self.tree.match(ids, len(ids) - 1).length
 
-    def seat(self, slot: int, tokens: Sequence[int], most: int, marks: Iterable[int]) -> tuple[Held, Blob]:
+    def seat(self, slot: int, tokens: Sequence[int], most: int, sharing: Sharing = SHARED) -> tuple[Held, Blob]:
         """Give the empty `slot` what is kept of `tokens` -> (what it holds, the recurrent state to begin with).
 
         CapacityError, with the slot untouched, when a sequence of `most` tokens finds no room beside the others.
         """
         self.tiers.poll()
         self._status = None
-        ids = np.asarray(tokens, np.int64)
-        match, tier, state = self._bring(ids, len(ids) - 1, max(most, len(ids)))
+        ids, most = np.asarray(tokens, np.int64), max(most, len(tokens))
+        if not sharing.cached:
+            self._with_room(ids, 0, most)
+            self.pages.claim(slot, 0, most)
+            self.hits["private"] += 1
+            return Held(0), {}
+        match, tier, state = self._bring(ids, len(ids) - 1, most)
         self.pages.adopt(slot, self.tree.places(match))
-        self.pages.claim(slot, match.length, max(most, len(ids)))
+        self.pages.claim(slot, match.length, most)
         self.paths[slot], self.made[slot] = match.node, []
-        stops = self.spacing.stops(match.length, len(ids), marks)
-        self.stops[slot] = frozenset(stops)
+        stops = self._stops(ids, match.length, sharing.marks)
+        self.stops[slot] = frozenset(stops) if self.tree.recurrent else frozenset((len(ids),))
         self.tree.touch(match.node)
         self.hits[tier if match.length else "none"] += 1
         self.tokens[tier] += match.length
         return Held(match.length, tier, stops), state
+
+    def _stops(self, ids: Tokens, held: int, marks: Iterable[int]) -> tuple[int, ...]:
+        """Where windows of a prompt end; without recurrent states any length will do, so none is cut for it."""
+        if not self.tree.recurrent:
+            return tuple(self.spacing.regular(held, len(ids)))
+        return self.spacing.stops(held, len(ids), marks, self.tree.parted(ids))
 
     def _bring(self, ids: Tokens, limit: int, most: int) -> tuple[Match, str, Blob]:
         """The longest prefix that can be had, pinned and in the pool; where it was; its state."""
@@ -99,8 +111,7 @@ class PrefixCache:
 
     def _with_room(self, ids: Tokens, limit: int, most: int) -> Match:
         """The longest match that leaves room for `most` tokens; at last none, so that all else can give way."""
-        best = self.tree.match(ids, limit)
-        for match in (best, Match(self.tree.root, 0)):
+        for match in self.tree.shorter(self.tree.match(ids, limit)):
             path = match.node.path()
             loads = sum(self.tiers.span(node) for node in path if node.pages is None)
             needed = loads + self.pages.count(most) - self.pages.first_written(match.length)
@@ -125,15 +136,17 @@ class PrefixCache:
             node.state = state
         return "disk", state
 
-    def committed(self, slot: int, tokens: Tokens) -> None:
-        """The slot's sequence is `tokens` now; kept when it has a length that is."""
+    def committed(self, slot: int, tokens: Tokens, opens: bool = False) -> None:
+        """The slot's sequence is `tokens` now; kept when it has a length that is, or when what follows `opens`."""
         length = len(tokens)
-        if self.keeps(slot, length):
-            self._keep(slot, tokens, goes_on=True)
+        if self.keeps(slot, length, opens):
+            # Without recurrent states its full pages are kept: what is written next lies on none of them.
+            kept = length if self.tree.recurrent else length // self.pages.page * self.pages.page
+            self._keep(slot, tokens[:kept], length)
 
-    def keeps(self, slot: int, length: int) -> bool:
+    def keeps(self, slot: int, length: int, opens: bool = False) -> bool:
         """Whether the slot's sequence is kept at this length; its memory must be whole then."""
-        return slot in self.paths and (length in self.stops[slot] or length % self.spacing.every == 0)
+        return slot in self.paths and (opens or length in self.stops[slot] or length % self.spacing.every == 0)
 
     def release(self, slot: int, tokens: Tokens) -> None:
         """The slot's sequence is over, and whole; the slot's pages are to be emptied by the caller afterwards."""
@@ -163,25 +176,29 @@ class PrefixCache:
             self.tree.pin(node, -1)
             del self.stops[slot], self.made[slot]
 
-    def _keep(self, slot: int, tokens: Tokens, goes_on: bool = False) -> None:
+    def _keep(self, slot: int, tokens: Tokens, goes_on: int | None = None) -> None:
+        """Put `tokens` of the slot's sequence, which `goes_on` from that length, into the tree if there is room."""
         self._status = None
-        if goes_on and self.pages.rewrites and self.pages.room + self.tiers.reclaimable() < self.pages.rewrites:
-            return  # the slot could not get the page that it would have to copy
         base = self.tree.base(tokens)
-        node = base.node
-        if base.length < len(tokens) or (self.tree.recurrent and node.state is None and not node.saved_state):
+        node, new = base.node, base.length < len(tokens)
+        if goes_on is not None:
+            # What it writes next may lie on a page that is shared from now on; the path cannot give way any more.
+            copies = max(0, self.pages.count(len(tokens)) - self.pages.first_written(goes_on)) if new else 0
+            if self.pages.room + self.tiers.reclaimable(but=node.path()) < copies or not (new or self.tree.recurrent):
+                return
+        if new or (self.tree.recurrent and node.state is None and not node.saved_state):
             self.tree.pin(node, 1)
             fits = self.tiers.make_ram(self.tiers.contents.state_bytes)
             self.tree.pin(node, -1)
             if not fits or node.gone:
                 return
-            if base.length < len(tokens):
-                new = tokens[base.length :].copy()
-                node = self.tree.add(key_of(base.node.key, base.length, new), base, new)
+            if new:
+                run = tokens[base.length :].copy()
+                node = self.tree.add(key_of(base.node.key, base.length, run), base, run)
                 node.pages = self.pages.held[slot][node.start // self.pages.page : self.pages.count(node.end)]
                 self.pages.retain(node.pages)
-                if goes_on:
-                    self.pages.share(slot, len(tokens))
+                if goes_on is not None:
+                    self.pages.share(slot, goes_on)
                 self.made[slot].append(node)
             node.state = self.tiers.contents.state_of(slot)
         self.tree.pin(node, 1)

@@ -93,17 +93,30 @@ class PrefixTree:
     def match(self, tokens: Tokens, limit: int) -> Match:
         """The longest prefix of `tokens` that can be gone on with, at most `limit` tokens long."""
         best = Match(self.root, 0)
-        for node, reached in self._walk(tokens[: max(0, limit)]):
+        for node, reached in self._walk(tokens[: max(0, limit)], self.recurrent):
             if reached > best.length and (not self.recurrent or node.state is not None or node.saved_state):
                 best = Match(node, reached)
         return best
 
+    def shorter(self, match: Match) -> Iterator[Match]:
+        """The match, then every shorter one on its path that can be gone on with, at last the empty one."""
+        yield match
+        below, node = match.node, match.node.parent
+        while node is not None:
+            if node is self.root or not self.recurrent or node.state is not None or node.saved_state:
+                yield Match(node, below.start)
+            below, node = node, node.parent
+
     def base(self, tokens: Tokens) -> Match:
         """The longest prefix of `tokens` that a node can be put on."""
-        return max((Match(*found) for found in self._walk(tokens)), key=lambda match: match.length)
+        return max((Match(*found) for found in self._walk(tokens, self.recurrent)), key=lambda match: match.length)
 
-    def _walk(self, tokens: Tokens) -> Iterator[tuple[Node, int]]:
-        """(node, length of `tokens` that its path covers), parents first; with `recurrent` whole nodes only."""
+    def parted(self, tokens: Tokens) -> int:
+        """How many leading tokens any kept sequence shares with these, whether or not it can be gone on with there."""
+        return max(reached for _, reached in self._walk(tokens, False))
+
+    def _walk(self, tokens: Tokens, whole: bool) -> Iterator[tuple[Node, int]]:
+        """(node, length of `tokens` that its path covers), parents first; perhaps `whole` nodes only."""
         open_ = [(self.root, 0)]
         while open_:
             node, reached = open_.pop()
@@ -111,7 +124,7 @@ class PrefixTree:
             for child in node.children:
                 if child.start <= reached and child.start < len(tokens):
                     count = common(child.tokens, tokens[child.start :])
-                    if count == len(child.tokens) or (count and not self.recurrent):
+                    if count == len(child.tokens) or (count and not whole):
                         open_.append((child, child.start + count))
 
     def add(self, key: bytes, base: Match, tokens: Tokens) -> Node:

@@ -94,11 +94,9 @@ class Tiers:
     def reclaimable(self, but: Iterable[Node] = ()) -> int:
         """Pages that can be freed without taking any from who needs them, or from `but`."""
         spared = set(but)
-        return sum(
-            len(node.pages)
-            for node in self.tree.nodes()
-            if node.pages is not None and not node.users and node not in spared
-        )
+        idle = [node for node in self.tree.nodes() if not node.users and node not in spared]
+        held = Counter(page for node in idle for page in node.pages or ())
+        return sum(self.pages.holders[page] == count for page, count in held.items())
 
     # --- the pool of pages -----------------------------------------------------------------------------------
 
