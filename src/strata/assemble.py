@@ -154,7 +154,12 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         built, ops, limits, tap, wishes.kv_type, Keeping(ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes)), said
     )
     settings = EngineSettings(
-        scheduler=Settings(chunk_tokens=plan.chunk, max_gap_s=wishes.max_gap_ms / 1000, max_wait_s=wishes.max_wait_s),
+        scheduler=Settings(
+            chunk_tokens=plan.chunk,
+            queue_limit=wishes.queue_limit,
+            max_gap_s=wishes.max_gap_ms / 1000,
+            max_wait_s=wishes.max_wait_s,
+        ),
         requested_slots=plan.requested_slots,
         slots_reason=plan.slots_reason,
         plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},

@@ -43,7 +43,7 @@ def test_with_every_slot_taken_the_long_read_is_set_aside_and_goes_on_where_it_w
 
 
 def test_a_read_of_higher_priority_or_for_its_own_slot_is_not_set_aside() -> None:
-    for fields in ({"priority": 1}, {"slot": 0}):
+    for fields in ({"priority": -1}, {"slot": 0}):
         b = bench(slots=1, step_tokens=16, chunk_tokens=16)
         b.ask("long", 160, **fields)
         b.step()

@@ -177,7 +177,7 @@ def test_drafts_give_way_to_the_first_chunk_but_not_to_further_ones() -> None:
 
 def test_waiting_sessions_are_seated_by_priority_then_arrival() -> None:
     b = bench(slots=1)
-    for name, priority in [("a", 0), ("b", 0), ("c", 5), ("d", 0)]:
+    for name, priority in [("a", 0), ("b", 0), ("c", -5), ("d", 0)]:
         b.ask(name, 3, 1, priority=priority)
     b.run()
     assert sorted(b.events, key=lambda name: b.finished(name).queue_s) == ["c", "a", "b", "d"]
@@ -235,6 +235,7 @@ def test_a_deadline_ends_waiting_and_running_sessions() -> None:
     b.run()
     assert (b.finished("a").reason, b.finished("a").generated) == (Reason.CANCEL, 4)
     assert (b.finished("b").reason, b.finished("b").queue_s) == (Reason.CANCEL, 3.0)
+    assert (b.finished("b").code, b.finished("b").error) == ("deadline", "the deadline of 3 s has passed")
     assert b.finished("c").reason is Reason.LENGTH
 
 

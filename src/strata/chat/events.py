@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from strata.engine.events import Finished, Reason
+from strata.engine.protocol import DEADLINE
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +39,18 @@ class Done:
     """The answer is over."""
 
     reason: Reason
-    """STOP also for a stop string."""
+    """STOP also for a stop string, LENGTH also for a deadline."""
     counts: Finished
     """The engine's own figures."""
     tokens: int
     """Tokens of the answer, up to and with the one that completed a stop string."""
     stop: str | None = None
     """The stop string that ended it."""
+
+    @property
+    def late(self) -> bool:
+        """Its deadline cut it off; `reason` is LENGTH then."""
+        return self.counts.code == DEADLINE
 
 
 Event: TypeAlias = TextDelta | ReasoningDelta | Done

@@ -1,7 +1,7 @@
 """One answer: engine tokens in, chat events out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strata.chat.detokenize import Detokenizer
 from strata.chat.events import Done, Event, ReasoningDelta, TextDelta, TokenLogprob
@@ -70,8 +70,10 @@ class AnswerReader:
         left = self._logprobs()
         if left:
             events.append(TextDelta("", left))
-        reason = Reason.STOP if self.stopped else finished.reason
-        return [*events, Done(reason, finished, self._tokens, self._stops.found)]
+        done = Done(finished.reason, finished, self._tokens, self._stops.found)
+        if self.stopped or done.late:
+            done = replace(done, reason=Reason.STOP if self.stopped else Reason.LENGTH)
+        return [*events, done]
 
     def _likelihood(self, token: Token, logprob: float) -> TokenLogprob:
         piece = self._tokenizer.piece

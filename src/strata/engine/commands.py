@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from strata.core.errors import CapacityError, RequestError
+from strata.core.errors import CapacityError, RequestError, UnsupportedError
 from strata.core.order import Order
 from strata.core.sharing import Sharing
 from strata.engine.request import QueueFullError, Request, check_id
@@ -16,6 +16,7 @@ TOO_LONG = "too_long"
 BUSY = "busy"
 UNSUPPORTED = "unsupported"
 UNKNOWN = "unknown"
+DEADLINE = "deadline"
 FAILED = "failed"
 CODES = {
     USAGE: "the line is not part of the protocol",
@@ -24,9 +25,10 @@ CODES = {
     BUSY: "the queue is full; send it again later",
     UNSUPPORTED: "understood, but not built",
     UNKNOWN: "no live request has this id",
+    DEADLINE: "cancelled, because its deadline passed",
     FAILED: "the engine failed",
 }
-"""Error codes on ERR lines and in DONE error."""
+"""Codes on ERR lines, in DONE error, and (the deadline) in DONE cancel."""
 
 
 class LineError(RequestError):
@@ -161,6 +163,8 @@ KEYS: Mapping[str, _Key] = {
     "cache": _shared("cached", _flag, lambda value: str(int(value))),
 }
 """The keys of GEN and BGEN."""
+UNBUILT_KEYS: Mapping[str, str] = {"mask": "masks of allowed tokens are not built yet"}
+"""Understood, but refused by name."""
 
 _DEFAULTS = Request(id="default", tokens=(0,))
 
@@ -188,6 +192,8 @@ def _parse_keys(words: list[str]) -> tuple[dict[str, dict[str, Any]], int]:
             break
         count += 1
         key = KEYS.get(name)
+        if name in UNBUILT_KEYS:
+            raise UnsupportedError(UNBUILT_KEYS[name])
         if key is None:
             raise ValueError(f"unknown key {name[:40]!r}; known are {', '.join(KEYS)}")
         fields = parts[key.part]
@@ -219,6 +225,8 @@ def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop
         )
     except RequestError as error:
         raise LineError("-" if error.param == "id" else request_id, code_of(error), error.message) from error
+    except UnsupportedError as error:
+        raise LineError(request_id, UNSUPPORTED, error.message) from error
     except ValueError as error:
         raise LineError(request_id, BAD_REQUEST, str(error)) from error
     return Gen(request)

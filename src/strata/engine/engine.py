@@ -10,6 +10,7 @@ from strata.core.log import Log
 from strata.core.order import Order
 from strata.engine.commands import FAILED, code_of
 from strata.engine.events import Event, Reason
+from strata.engine.facts import facts
 from strata.engine.orders import Answer, Orders, refuse
 from strata.engine.outcome import Outcome
 from strata.engine.request import Request
@@ -146,24 +147,10 @@ class Engine:
     def status(self) -> dict[str, object]:
         """Plain values for STAT and /v1/status."""
         with self._changed:
-            slots = self._scheduler.slots
-            requested = self._settings.requested_slots
+            settings = self._settings
             return {
-                "slots": {
-                    "requested": self.limits.slots if requested is None else requested,
-                    "serving": self.limits.slots,
-                    "reason": self._settings.slots_reason,
-                },
-                "seats": [slot.facts() for slot in slots],
-                "running": sum(slot.running for slot in slots),
-                "reading": sum(slot.reading for slot in slots),
-                "waiting": len(self._scheduler.waiting),
-                "context": self.limits.context,
-                "step_tokens": self.limits.step_tokens,
-                "chunk_tokens": self._scheduler.chunk_tokens,
-                "queue_limit": self._settings.scheduler.queue_limit,
-                "plan": self._settings.plan,
-                **self._tally.values(),
+                **facts(self._scheduler, settings.requested_slots, settings.slots_reason, self._clock()),
+                "plan": settings.plan,
                 "fatal": self._fatal,
                 "runner": self._runner_status,
             }

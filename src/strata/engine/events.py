@@ -72,7 +72,7 @@ class Finished:
     prompt_s: float = 0.0
     decode_s: float = 0.0
     code: str = ""
-    """With an error: one of protocol.CODES."""
+    """With an error, or a deadline that passed: one of protocol.CODES."""
     error: str = ""
 
 

@@ -14,20 +14,22 @@ From the engine:
     INFO key=value ... | READY <ctx> <stop ids>
     REUSED <id> <n> <tier> | PP <id> <read> <total> | T <id> <token> [logprob [token:logprob ...]]
     YIELDED <id> <read>             before the DONE cancel of a read that gave way
-    DONE <id> <stop/length/cancel/error> key=value ... [text=<rest of the line>]
+    DONE <id> <stop/length/cancel/error> key=value ... [code=<code> text=<rest of the line>]
     BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
     ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
     KEPT <park/restore/save/vram> key=count ...
 
 Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
 was taken. A BGEN's id is its slot as `@<slot>`: PP, REUSED and ERR carry that, the rest is slot-addressed.
-Keys are in KEYS. Without `stop` the stop ids of READY hold; `stop=` means none.
+A deadline that passed is a DONE cancel code=deadline (before a BDONE cancel comes its ERR).
+Keys are in KEYS, lower priorities go first. Without `stop` the stop ids of READY hold; `stop=` means none.
 """
 
 from strata.engine.commands import (
     BAD_REQUEST,
     BUSY,
     CODES,
+    DEADLINE,
     FAILED,
     KEYS,
     TOO_LONG,
@@ -72,6 +74,7 @@ __all__ = [
     "BAD_REQUEST",
     "BUSY",
     "CODES",
+    "DEADLINE",
     "FAILED",
     "KEYS",
     "TOO_LONG",

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 
-from strata.core.errors import CapacityError, RequestError
+from strata.core.errors import CapacityError, RequestError, StrataError
 from strata.core.limits import Limits
 from strata.core.sharing import Sharing
 from strata.sampling.params import SamplingParams
@@ -14,6 +14,10 @@ MAX_TOKEN = (1 << 31) - 1
 
 class QueueFullError(RequestError):
     """Too many sessions wait already; the same request may be sent again later."""
+
+
+class DeadlineError(StrataError):
+    """The request's deadline passed before its first token."""
 
 
 def check_id(value: str) -> None:
@@ -44,7 +48,7 @@ class Request:
     echo_stop: bool = False
     """Report the stop id as a Token too."""
     priority: int = 0
-    """Higher is seated first; equal ones in order of arrival."""
+    """Lower is seated first, as in vLLM; equal ones in order of arrival."""
     deadline_s: float | None = None
     """Seconds after submission at which the session is ended with reason cancel."""
     draft: int | None = None

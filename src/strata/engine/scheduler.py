@@ -14,7 +14,7 @@ from strata.core.errors import EngineError, RequestError, UsageError
 from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.window import Window
-from strata.engine.commands import FAILED
+from strata.engine.commands import DEADLINE, FAILED
 from strata.engine.events import Event, Progress, Reason, Reused, Token, Yielded
 from strata.engine.outcome import Outcome, admitted, check, finished, last
 from strata.engine.pace import Pace
@@ -134,10 +134,10 @@ class Scheduler:
                 outcomes.append(self._leave(slot, events))
         return [*outcomes, *self._set_aside()]
 
-    def _line_up(self) -> list[tuple[Session, Timeline]]:
+    def line_up(self) -> list[tuple[Session, Timeline]]:
         """Who waits for a slot, in order."""
         turns = [
-            Turn((session, line), line.left, line.late, (-session.request.priority, line.arrival))
+            Turn((session, line), line.left, line.late, (session.request.priority, line.arrival))
             for session, line in self.waiting.values()
         ]
         return in_turn(turns)
@@ -149,13 +149,13 @@ class Scheduler:
         """
         if not self.waiting or any(slot.session is None for slot in self.slots):
             return []
-        first, line = self._line_up()[0]
+        first, line = self.line_up()[0]
         longest, left = None, 0
         for slot in self.slots:
             if not slot.reading or first.request.slot not in (None, slot.index):
                 continue
             session, other = slot.occupied()
-            fixed = session.request.slot is not None or session.request.priority > first.request.priority
+            fixed = session.request.slot is not None or session.request.priority < first.request.priority
             if not (fixed or other.late) and overtakes(line.left, other.left) and other.left > left:
                 longest, left = slot, other.left
         if longest is None:
@@ -176,7 +176,7 @@ class Scheduler:
         if not free or not self.waiting:
             return []
         seats = []
-        for session, line in self._line_up():
+        for session, line in self.line_up():
             wanted = session.request.slot
             open_to = free if wanted is None else [slot for slot in free if slot.index == wanted]
             if not open_to:
@@ -247,7 +247,8 @@ class Scheduler:
         yields = session.yielding and (slot is None or slot.reading)
         if not (session.cancelled or late or yields):
             return ()
-        done = finished(session, line, Reason.CANCEL, now)
+        code, text = (DEADLINE, f"the deadline of {request.deadline_s:g} s has passed") if late else ("", "")
+        done = finished(session, line, Reason.CANCEL, now, code=code, error=text)
         if slot is None:
             self.tally.add_finished(done)
         gave_way = yields and not session.cancelled and not late

@@ -52,6 +52,9 @@ class Wishes:
         low=0.0,
         high=86_400.0,
     )
+    queue_limit: int = setting(
+        256, "Requests that may wait for a slot; more are told to come again later.", kind="integer", low=0, high=65536
+    )
     stall_s: float = setting(
         600.0,
         "Seconds after which a step that does not return ends the engine process; the server starts it again.",

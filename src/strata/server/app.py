@@ -21,7 +21,7 @@ from strata.server.body import read_fields, read_object
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
 from strata.server.fields import include_usage
-from strata.server.generate import Job, Peeked, answers, collect
+from strata.server.generate import DEADLINE_HEADER, Job, Peeked, answers, collect, within
 from strata.server.guard import Guard
 from strata.server.metrics import Metrics
 from strata.server.openai_chat import ChatFields, ChatWriter
@@ -84,6 +84,7 @@ class Api:
         writer: ChatWriter | CompletionWriter,
         fields: ChatFields | CompletionFields,
     ) -> Response:
+        jobs = within(jobs, request.headers.get(DEADLINE_HEADER))
         stream = answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
         if not fields.stream:
             found = await unless_gone(request.receive, collect(stream, len(jobs)))

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from strata.core.errors import CapacityError, RequestError, StrataError, UnsupportedError
-from strata.engine.request import QueueFullError
+from strata.engine.request import DeadlineError, QueueFullError
 from strata.server.engine_process import EngineAwayError
 
 
@@ -45,6 +45,8 @@ def as_api_error(error: StrataError) -> ApiError:
             return ApiError(503, text, code="engine_unavailable", retry_after_s=2)
         case QueueFullError():
             return ApiError(429, text, code="queue_full", retry_after_s=2)
+        case DeadlineError():
+            return ApiError(504, text, code="deadline_exceeded")
         case CapacityError():
             return ApiError(400, text, error.param, "context_length_exceeded")
         case RequestError():

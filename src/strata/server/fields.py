@@ -15,8 +15,10 @@ LONGEST_STOP = 1024
 class CommonFields(msgspec.Struct, kw_only=True):
     """Sampling, limits and streaming. None = not asked for.
 
-    `max_completion_tokens` wins over `max_tokens` when both are given; `repetition_penalty` is another name of
-    `repeat_penalty`. Without `cache_prompt` the prompt is read whole, and nothing of it is kept for others.
+    A lower `priority` is served first (vLLM's rule). `deadline_s` seconds after its arrival a request is over, with
+    what is there of its answer. `max_completion_tokens` wins over `max_tokens` when both are given;
+    `repetition_penalty` is another name of `repeat_penalty`. Without `cache_prompt` the prompt is read whole, and
+    nothing of it is kept for others.
     """
 
     model: str | None = None
@@ -36,6 +38,8 @@ class CommonFields(msgspec.Struct, kw_only=True):
     n: int = 1
     stop: str | list[str] | None = None
     cache_prompt: bool = True
+    priority: int = 0
+    deadline_s: float | None = None
 
 
 def sampling(fields: CommonFields, logprobs: int | None) -> Mapping[str, Any]:
@@ -64,6 +68,11 @@ def _bias(asked: Mapping[str, float] | None) -> tuple[tuple[int, float], ...] | 
         if not (token.isascii() and token.isdecimal() and len(token) < 12):
             raise ApiError(400, f"logit_bias: token ids are whole numbers, found {token[:40]!r}", "logit_bias")
     return tuple((int(token), bias) for token, bias in asked.items())
+
+
+def terms(fields: CommonFields) -> dict[str, Any]:
+    """Request fields that say when it is served."""
+    return {"priority": fields.priority, "deadline_s": fields.deadline_s}
 
 
 def stops(fields: CommonFields) -> tuple[str, ...]:

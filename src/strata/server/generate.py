@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from strata.chat.events import Done, Event
@@ -12,11 +12,14 @@ from strata.chat.tokenizer import Tokenizer
 from strata.core.errors import EngineError, RequestError, StrataError
 from strata.core.limits import Limits
 from strata.engine.events import Finished, Reason, Token
-from strata.engine.request import Request
+from strata.engine.protocol import DEADLINE
+from strata.engine.request import DeadlineError, Request
 from strata.server.engine_process import EngineProcess
 from strata.server.metrics import AnswerTimer, Metrics
 
 T = TypeVar("T")
+DEADLINE_HEADER = "X-Strata-Deadline-S"
+"""For whoever stands between a client and the server, such as a proxy with a time limit of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ async def answer(
         async with aclosing(untimed(engine, job, tokenizer, timer)) as events:
             async for event in events:
                 if isinstance(event, Done):
-                    ended = event.reason
+                    ended = "deadline" if event.late else event.reason
                 yield event
     except StrataError:
         ended = "error"
@@ -78,7 +81,7 @@ async def untimed(
             elif isinstance(event, Finished):
                 if event.reason is Reason.ERROR:
                     raise EngineError(f"the engine could not finish the answer: {event.error or event.code}")
-                if event.reason is Reason.CANCEL and not stopping:
+                if event.reason is Reason.CANCEL and not stopping and event.code != DEADLINE:
                     raise EngineError("the answer was cancelled by the engine")
                 for part in reader.finish(event):
                     yield part
@@ -159,10 +162,36 @@ async def _next(stream: AsyncGenerator[T, None]) -> T:
 def answers(
     engine: EngineProcess, jobs: Sequence[Job], tokenizer: Tokenizer, metrics: Metrics
 ) -> AsyncGenerator[tuple[int, Event], None]:
-    """All answers of one request together."""
+    """All answers of one request together; DeadlineError when it passed before any of them had begun."""
     for job in jobs:
         check_fits(engine, job, tokenizer)
-    return merged([answer(engine, job, tokenizer, metrics) for job in jobs])
+    return begun(merged([answer(engine, job, tokenizer, metrics) for job in jobs]), len(jobs))
+
+
+async def begun(stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[tuple[int, Event], None]:
+    """`stream` of `count` answers; what a deadline cut off counts as an answer unless all are empty."""
+    empty = 0
+    async with aclosing(stream):
+        async for number, event in stream:
+            if isinstance(event, Done) and event.late and not event.tokens:
+                empty += 1
+                if empty == count:
+                    raise DeadlineError(f"{event.counts.error} before the first token")
+            yield number, event
+
+
+def within(jobs: Sequence[Job], asked: str | None) -> list[Job]:
+    """`jobs` with the deadline of the request's header `asked`; the sooner one where its body names another."""
+    if asked is None:
+        return list(jobs)
+    try:
+        seconds = float(asked)
+        return [
+            replace(job, request=replace(job.request, deadline_s=min(seconds, job.request.deadline_s or seconds)))
+            for job in jobs
+        ]
+    except (ValueError, RequestError) as error:
+        raise RequestError(f"{DEADLINE_HEADER} takes seconds above 0, found {asked[:40]!r}", DEADLINE_HEADER) from error
 
 
 async def collect(stream: AsyncGenerator[tuple[int, Event], None], count: int) -> list[tuple[list[Event], Done]]:

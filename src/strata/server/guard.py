@@ -17,7 +17,7 @@ OPEN_PATHS = frozenset(("/health",))
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key, X-Strata-Deadline-S",
     "Access-Control-Max-Age": "600",
 }
 

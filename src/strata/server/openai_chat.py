@@ -13,11 +13,11 @@ from strata.chat.reader import Reading
 from strata.engine.request import Request
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops
+from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops, terms
 from strata.server.generate import Job
 from strata.server.served import ServedModel
 from strata.server.stream import DONE, data
-from strata.server.usage import FINISH, timings, usage
+from strata.server.usage import ending, timings, usage
 
 LOWEST_LOGPROB = -9999.0
 """Stands for minus infinity, which JSON cannot say."""
@@ -156,7 +156,15 @@ def jobs_of(fields: ChatFields, prompt: Prompt, served: ServedModel, engine: Eng
     sharing = served.conversation.sharing(prompt.tokens, fields.cache_prompt)
     return [
         Job(
-            Request(engine.new_id(), prompt.tokens, max_new, served.params(asked, number), stop_ids, sharing=sharing),
+            Request(
+                engine.new_id(),
+                prompt.tokens,
+                max_new,
+                served.params(asked, number),
+                stop_ids,
+                sharing=sharing,
+                **terms(fields),
+            ),
             Reading(stops(fields), opened=prompt.opened),
         )
         for number in range(choices(fields))
@@ -204,7 +212,7 @@ class ChatWriter:
         if self._logprobs:
             items = [i for e in events if not isinstance(e, Done) for i in e.logprobs]
             logprobs = {"content": logprob_items(items), "refusal": None}
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": FINISH[done.reason]}
+        return {"index": index, "message": message, "logprobs": logprobs, **ending(done)}
 
     def _chunk(self, index: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None} | more
@@ -220,7 +228,7 @@ class ChatWriter:
             async for index, event in stream:
                 if isinstance(event, Done):
                     dones[index] = event
-                    last = self._chunk(index, {}, finish_reason=FINISH[event.reason])
+                    last = self._chunk(index, {}, **ending(event))
                     if len(dones) == count:
                         last["timings"] = timings(list(dones.values()))
                     yield data(last)

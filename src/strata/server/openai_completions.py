@@ -11,11 +11,11 @@ from strata.chat.tokenizer import Tokenizer
 from strata.engine.request import Request
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops
+from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops, terms
 from strata.server.generate import Job
 from strata.server.served import ServedModel
 from strata.server.stream import DONE, data
-from strata.server.usage import FINISH, timings, usage
+from strata.server.usage import ending, timings, usage
 
 MAX_ANSWERS = 64
 """Prompts times n of one request."""
@@ -70,7 +70,18 @@ def jobs_of(
     stop_ids = served.conversation.tokenizer.stop_ids
     shared = [served.conversation.sharing(tokens, fields.cache_prompt) for tokens in prompts]
     return [
-        Job(Request(engine.new_id(), tokens, max_new, served.params(asked, i), stop_ids, sharing=sharing), reading)
+        Job(
+            Request(
+                engine.new_id(),
+                tokens,
+                max_new,
+                served.params(asked, i),
+                stop_ids,
+                sharing=sharing,
+                **terms(fields),
+            ),
+            reading,
+        )
         for tokens, sharing in zip(prompts, shared, strict=True)
         for i in range(count)
     ]
@@ -122,7 +133,7 @@ class CompletionWriter:
             "index": index,
             "text": "".join(e.text for e in deltas),
             "logprobs": likely,
-            "finish_reason": FINISH[done.reason],
+            **ending(done),
         }
 
     def _chunk(self, index: int, text: str, **more: Any) -> dict[str, Any]:
@@ -138,7 +149,7 @@ class CompletionWriter:
             async for index, event in stream:
                 if isinstance(event, Done):
                     dones[index] = event
-                    last = self._chunk(index, "", finish_reason=FINISH[event.reason])
+                    last = self._chunk(index, "", **ending(event))
                     if len(dones) == count:
                         last["timings"] = timings(list(dones.values()))
                     yield data(last)

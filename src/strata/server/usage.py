@@ -10,6 +10,11 @@ FINISH = {Reason.STOP: "stop", Reason.LENGTH: "length", Reason.CANCEL: "stop"}
 """finish_reason of an answer."""
 
 
+def ending(done: Done) -> dict[str, Any]:
+    """Fields of a choice that is over; a deadline has vLLM's field for what else ended it."""
+    return {"finish_reason": FINISH[done.reason], **({"stop_reason": "deadline"} if done.late else {})}
+
+
 def usage(groups: Sequence[Sequence[Done]]) -> dict[str, Any]:
     """Token counts; each group is the answers to one prompt, which counts once."""
     prompt = sum(group[0].counts.prompt for group in groups)
