@@ -30,6 +30,7 @@ from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.native import Native
 from strata.models.base import Model
 from strata.models.weights import dense_weights, weight_bytes
+from strata.runtime.apart import Apart
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.memory import Memory
@@ -134,11 +135,8 @@ class Drawn:
         """A runner with empty slots; the one before is dropped."""
         self.decoding = None
         gc.collect()
-        memory = Memory(self.device.torch_device, apart=True)
-        host = CpuOps(self.native)
-        return DeviceRunner(
-            self.model, self.ops, Limits(slots, context, self.scale.chunk), memory=memory, host_ops=host
-        )
+        apart = Apart(self.device.name, Memory(self.device.torch_device, apart=True), CpuOps(self.native))
+        return DeviceRunner(self.model, self.ops, Limits(slots, context, self.scale.chunk), apart=apart)
 
     @property
     def last(self) -> DeviceRunner | None:

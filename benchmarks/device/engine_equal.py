@@ -21,6 +21,7 @@ from strata.kernels.native import Native
 from strata.kernels.ops import Ops
 from strata.models.base import Model
 from strata.models.registry import build_model
+from strata.runtime.apart import Apart
 from strata.runtime.runner import DeviceRunner
 from strata.state.memory import Memory
 
@@ -35,8 +36,8 @@ ARCHITECTURES = ("qwen3moe", "qwen3next", "qwen35moe", "qwen4exp")
 def runner_on(device: Device, native: Native, build: Build, slots: int, context: int) -> DeviceRunner:
     """The model's runner on the device."""
     ops = GpuOps(device)
-    memory = Memory(device.torch_device, apart=True)
-    return DeviceRunner(build(ops), ops, Limits(slots, context, 512), memory=memory, host_ops=CpuOps(native))
+    apart = Apart(device.name, Memory(device.torch_device, apart=True), CpuOps(native))
+    return DeviceRunner(build(ops), ops, Limits(slots, context, 512), apart=apart)
 
 
 def history(runner: DeviceRunner, length: int) -> Logits:

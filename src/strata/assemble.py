@@ -33,6 +33,7 @@ from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
 from strata.plan.setting import flag_of
 from strata.plan.wishes import Wishes
 from strata.runtime.keeping import Keeping, OnDisk
+from strata.runtime.on_device import OnDevice, find_device
 from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
 from strata.store.warm import missing_bytes, spans_of, warm
@@ -56,13 +57,10 @@ class Loaded:
 
 
 def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
-    """The operations (C++ for an instruction set, or the naive specification), and the machine they run on.
+    """The CPU's operations (C++ for an instruction set, or the naive specification), and the machine they run on.
 
     On a machine with several memory nodes or kinds of cores the calling thread is bound with the pool's.
     """
-    if wishes.device not in ("auto", "cpu"):
-        raise UsageError(f"--device {wishes.device}: only cpu is built", "use --device cpu or leave it out")
-    refuse_vram(wishes)
     # Our own pool computes; torch's threads beside it would only fight for the same cores.
     torch.set_num_threads(1)
     if wishes.isa == "naive":
@@ -76,11 +74,16 @@ def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
     return CpuOps(native), Machine(native.threads, native.isa, available_memory(), reason)
 
 
-def refuse_vram(wishes: Wishes) -> None:
-    """UsageError when something was wished of experts in VRAM: there is none on the CPU."""
+def open_device(wishes: Wishes, cpu_ops: Ops) -> OnDevice | None:
+    """The GPU that the model runs on, None for the CPU; UsageError for wishes of VRAM that is not used."""
+    found = find_device(wishes)
+    if found.device != "cpu":
+        assert isinstance(cpu_ops, CpuOps), "the naive operations run on the CPU"
+        return OnDevice(found, wishes, cpu_ops)
     for name in VRAM_WISHES:
         if getattr(wishes, name) != getattr(Wishes(), name):
-            raise UsageError(f"{flag_of(name)}: experts have no VRAM on a CPU", "leave it out")
+            raise UsageError(f"{flag_of(name)}: experts have no VRAM on a CPU ({found.reason})", "leave it out")
+    return None
 
 
 def warm_weights(checkpoint: Checkpoint, machine: Machine, wishes: Wishes, log: Log) -> Choice:
@@ -90,23 +93,24 @@ def warm_weights(checkpoint: Checkpoint, machine: Machine, wishes: Wishes, log: 
     choice = choose_warming(total, missing_bytes(spans), machine.memory_bytes, wishes.warm == "auto")
     if choice.value == "read ahead":
         began_s = time.monotonic()
-        warm(spans, Paced(log))
+        warm(spans, Paced(log, "reading ahead"))
         log.info("read ahead", mib=total >> 20, seconds=round(time.monotonic() - began_s, 2))
     return choice
 
 
 class Paced:
-    """Logs the progress of a long read, a line every few seconds."""
+    """Logs the progress of something long, a line every few seconds."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, event: str) -> None:
         self.log = log
+        self.event = event
         self.next_s = time.monotonic() + PROGRESS_EVERY_S
 
     def __call__(self, done: int, total: int) -> None:
         """Take note of `done` of `total` bytes."""
         if time.monotonic() >= self.next_s:
             self.next_s += PROGRESS_EVERY_S
-            self.log.info("reading ahead", done_mib=done >> 20, total_mib=total >> 20)
+            self.log.info(self.event, done_mib=done >> 20, total_mib=total >> 20)
 
 
 def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
@@ -134,25 +138,30 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
     checkpoint = open_checkpoint(model_path(model))
-    ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
+    cpu_ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
+    gpu = open_device(wishes, cpu_ops)
     warming = warm_weights(checkpoint, machine, wishes, said)
-    built = build_model(checkpoint, ops)
-    plan = make_plan(
-        machine, sizes_of(built, wishes.kv_type), wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib
-    )
+    built = build_model(checkpoint, cpu_ops if gpu is None else gpu.ops)
+    plan = planned(built, machine, wishes, gpu)
     ram_bytes, ram = choose_state_ram(machine.memory_bytes, wishes.state_ram_gib)
+    keeping = Keeping(ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes), log=said)
     choices = [*plan.choices, warming, ram, choose_state_disk(wishes.state_disk_gib, wishes.state_dir)]
+    if plan.arena:
+        built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
+    if gpu is not None:
+        choices += gpu.choices(built)
+        gpu.bring(built, Paced(said, "bringing weights to the GPU"))
+    limits = Limits(plan.slots, plan.context, plan.step_tokens)
+    ops, apart = (cpu_ops, None) if gpu is None else (gpu.ops, gpu.apart)
+    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart)
+    if gpu is not None:
+        # Experts get what is left behind the states.
+        choices += gpu.place(built, fingerprint(checkpoint), host_room(machine, ram_bytes, wishes), said)
     if wishes.routing_trace is not None:
-        choices.append(replay_routing(built, Path(wishes.routing_trace), torch.device("cpu")))
+        choices.append(replay_routing(built, Path(wishes.routing_trace), runner.states.memory.device))
     plan = replace(plan, choices=tuple(choices))
     for choice in plan.choices:
         said.info("plan", setting=choice.name, value=choice.value, reason=choice.reason)
-    if plan.arena:
-        built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
-    limits = Limits(plan.slots, plan.context, plan.step_tokens)
-    runner = DeviceRunner(
-        built, ops, limits, tap, wishes.kv_type, Keeping(ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes)), said
-    )
     settings = EngineSettings(
         scheduler=Settings(
             chunk_tokens=plan.chunk,
@@ -165,3 +174,22 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},
     )
     return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said))
+
+
+def planned(model: Model, machine: Machine, wishes: Wishes, gpu: OnDevice | None) -> Plan:
+    """Every "auto" resolved; with a GPU the states lie there, and `--ram-gib` is no copy but what may be pinned."""
+    sizes = sizes_of(model, wishes.kv_type)
+    room, ram_gib = (None, wishes.ram_gib) if gpu is None else (gpu.room(model), None)
+    found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, ram_gib, room)
+    if gpu is None:
+        device = Choice("device", "cpu", find_device(wishes).reason)
+        return replace(found, choices=(device, *found.choices))
+    kept = tuple(choice for choice in found.choices if choice.name != "experts")
+    return replace(found, choices=(Choice("device", gpu.found.device, gpu.found.reason), *kept))
+
+
+def host_room(machine: Machine, kept_bytes: int, wishes: Wishes) -> int:
+    """Host memory that experts may be pinned in, beside what is kept of conversations."""
+    if wishes.ram_gib is not None:
+        return int(wishes.ram_gib * (1 << 30))
+    return max(0, machine.memory_bytes - kept_bytes)

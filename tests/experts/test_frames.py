@@ -2,12 +2,14 @@
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from strata.experts.frames import ALIGNMENT, Frame, Frames, aligned
+from strata.experts.placing import block_bytes, packed_bytes
 
 BLOCK = 16 * ALIGNMENT
 
@@ -138,3 +140,19 @@ TestLife.settings = settings(max_examples=40, stateful_step_count=25, deadline=N
 @given(st.integers(0, 1 << 40))
 def test_alignment_rounds_up(nbytes):
     assert nbytes <= aligned(nbytes) < nbytes + ALIGNMENT and aligned(nbytes) % ALIGNMENT == 0
+
+
+@pytest.mark.parametrize("counts", [{256: 10}, {256: 3, 512: 4}, {1024: 5, 256: 1}, {768: 100, 512: 7, 256: 900}])
+@pytest.mark.parametrize("wished", [256, 1024, 8192])
+def test_an_arena_of_the_packed_size_holds_every_expert(counts, wished):
+    total = sum(size * n for size, n in counts.items())
+    block = block_bytes(wished, max(counts), total)
+    frames = Frames(block)
+    for _ in range(packed_bytes(counts, block) // block):
+        frames.add_block()
+    owners = [(layer, e) for layer, (_, n) in enumerate(counts.items()) for e in range(n)]
+    for seed in range(3):
+        for owner in np.random.default_rng(seed).permutation(owners).tolist():
+            assert frames.take(tuple(owner), list(counts)[owner[0]]) is not None
+        for owner in owners:
+            frames.give(owner)

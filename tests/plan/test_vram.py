@@ -3,29 +3,49 @@
 import pytest
 
 from strata.core.errors import UsageError
-from strata.plan.vram import RESERVE_BYTES, choose_arena, choose_pinned
+from strata.plan.vram import RESERVE_BYTES, choose_arena, choose_pinned, choose_state_room
 
 GIB = 1 << 30
 
 
 def test_all_experts_when_they_fit_else_what_is_left():
-    assert choose_arena(20 * GIB, 10 * GIB, None, None).value == 10 * GIB
-    found = choose_arena(8 * GIB, 10 * GIB, None, None)
-    assert found.value == 8 * GIB - RESERVE_BYTES and "the experts have 10240" in found.reason
-    assert choose_arena(8 * GIB, 10 * GIB, None, 3072).value == 5 * GIB
-    assert choose_arena(100, 10 * GIB, None, None).value == 0
+    assert choose_arena(20 * GIB, 10 * GIB, None, None)[0] == 10 * GIB
+    nbytes, found = choose_arena(8 * GIB, 10 * GIB, None, None)
+    assert nbytes == 8 * GIB - RESERVE_BYTES and "the experts have 10240" in found.reason
+    assert (found.name, found.value) == ("vram_experts_mib", nbytes >> 20)
+    assert choose_arena(8 * GIB, 10 * GIB, None, 3072)[0] == 5 * GIB
+    assert choose_arena(100, 10 * GIB, None, None)[0] == 0
 
 
 def test_a_wish_is_kept_or_refused():
-    assert choose_arena(20 * GIB, 50 * GIB, 12, None).value == 12 * GIB
-    assert choose_arena(20 * GIB, 5 * GIB, 12, None).value == 5 * GIB
-    assert choose_arena(20 * GIB, 50 * GIB, 0, None).value == 0
+    assert choose_arena(20 * GIB, 50 * GIB, 12, None)[0] == 12 * GIB
+    assert choose_arena(20 * GIB, 5 * GIB, 12, None)[0] == 5 * GIB
+    # More than there is was asked, and more than the experts need: all of them is no less than asked.
+    assert choose_arena(20 * GIB, 5 * GIB, 30, None)[0] == 5 * GIB
+    assert choose_arena(20 * GIB, 50 * GIB, 0, None)[0] == 0
     with pytest.raises(UsageError, match=r"--vram-gib 19\.5: 19\.0 GiB are free behind a reserve of 1024 MiB"):
         choose_arena(20 * GIB, 50 * GIB, 19.5, None)
 
 
 def test_what_is_not_in_vram_is_pinned_as_far_as_memory_goes():
-    assert choose_pinned(100 * GIB, 10 * GIB, 10 * GIB).value == 0
-    assert choose_pinned(100 * GIB, 10 * GIB, 4 * GIB).value == 10 * GIB
-    found = choose_pinned(10 * GIB, 20 * GIB, 4 * GIB)
-    assert found.value == 8 * GIB and "computed by the CPU" in found.reason
+    assert choose_pinned(100 * GIB, 10 * GIB, True)[0] == 0
+    assert choose_pinned(100 * GIB, 10 * GIB, False)[0] == 10 * GIB
+    nbytes, found = choose_pinned(10 * GIB, 20 * GIB, False)
+    assert nbytes == 8 * GIB and "computed by the CPU" in found.reason
+
+
+def test_states_get_what_experts_leave_but_a_quarter_at_least():
+    plenty = choose_state_room(100 * GIB, 4 * GIB, 50 * GIB, None, None)
+    assert (plenty.usual, plenty.most) == (45 * GIB, 95 * GIB)
+    short = choose_state_room(17 * GIB, 4 * GIB, 50 * GIB, None, None)
+    assert (short.usual, short.most) == (3 * GIB, 12 * GIB)
+    # What was asked for experts is set aside.
+    asked = choose_state_room(17 * GIB, 4 * GIB, 50 * GIB, 10, None)
+    assert (asked.usual, asked.most) == (2 * GIB, 2 * GIB)
+
+
+def test_a_gpu_that_is_too_small_is_refused_with_both_numbers():
+    with pytest.raises(UsageError, match=r"every step reads need 4096 MiB, 3072 MiB are free behind a reserve of 1024"):
+        choose_state_room(4 * GIB, 4 * GIB, 50 * GIB, None, None)
+    with pytest.raises(UsageError, match=r"need 4096 MiB and 8192 MiB for experts, 11264 MiB are free"):
+        choose_state_room(12 * GIB, 4 * GIB, 50 * GIB, 8, None)

@@ -11,6 +11,8 @@ from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
+from strata.kernels.views import Weight
+from strata.runtime.apart import Apart
 from strata.runtime.outcome import Outcome
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
@@ -22,8 +24,8 @@ SAMPLED = SamplingParams(temperature=1.3, top_p=0.95, top_k=50, seed=11)
 
 def on_device(name: str) -> DeviceRunner:
     ops = GpuOps(HostDevice())
-    memory = Memory(torch.device("cpu"), apart=True)
-    return DeviceRunner(load(path_of(name, "gguf"), ops), ops, Limits(3, 128, 64), memory=memory, host_ops=ops_of())
+    apart = Apart("emulator", Memory(torch.device("cpu"), apart=True), ops_of())
+    return DeviceRunner(load(path_of(name, "gguf"), ops), ops, Limits(3, 128, 64), apart=apart)
 
 
 def on_cpu(name: str) -> DeviceRunner:
@@ -60,6 +62,47 @@ def test_a_device_gives_the_cpus_logits(name):
         assert same_bits(a, b)
     # Two shapes came twice and were recorded; no prompt was.
     assert len(device.forwarder.recorded) == 2
+
+
+class Copying(HostDevice):
+    """Copies what has to be brought to a device, as a GPU does, and keeps every argument of its launches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copies: dict[int, torch.Tensor] = {}
+        self.arguments: set[int | float] = set()
+
+    def resident(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self.copies.setdefault(id(tensor), tensor.clone())
+
+    def launch(self, kernel, grid, block, shared, *args):
+        self.arguments.update(args)
+        super().launch(kernel, grid, block, shared, *args)
+
+
+def vectors(part: object) -> list[torch.Tensor]:
+    """Small tensors among the fields of a model's parts; matrices are weights."""
+    if isinstance(part, torch.Tensor):
+        return [part]
+    if isinstance(part, tuple):
+        return [tensor for item in part for tensor in vectors(item)]
+    if dataclasses.is_dataclass(part) and not isinstance(part, Weight):
+        return [t for field in dataclasses.fields(part) for t in vectors(getattr(part, field.name))]
+    return []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_kernel_reads_a_vector_where_the_file_was_read(name):
+    """A GPU cannot: on the emulator all memory is the host's, so only this test sees it."""
+    device = Copying()
+    ops = GpuOps(device)
+    apart = Apart("emulator", Memory(torch.device("cpu"), apart=True), ops_of())
+    runner = DeviceRunner(load(path_of(name, "gguf"), ops), ops, Limits(3, 128, 64), apart=apart)
+    runner.forward([Window(0, 0, tuple(oracle(name).ids[:5]), 1)])
+    here = {tensor.data_ptr() for tensor in vectors(runner.model)}
+    assert here and not here & device.arguments
+    # Negative control: they are read, as copies.
+    assert {tensor.data_ptr() for tensor in device.copies.values()} <= device.arguments
 
 
 def test_a_table_that_was_not_brought_to_the_device_is_seen(monkeypatch):

@@ -38,7 +38,7 @@ def test_answers_do_not_depend_on_the_budget_and_the_plan_says_what_it_is(gib):
         there = sum(len(b.gate) for b in runner.model.store.banks.values())
         assert choices["resident"].value == (0 if gib == 0.0 else there)
         assert f"of {there} experts; no profile yet" in choices["resident"].reason
-        assert (choices["pinned"].value == 0) == (gib != 0.0)
+        assert (choices["pin_mib"].reason == "all experts are in VRAM") == (gib != 0.0)
         status = runner.status()["experts"]
         assert status["hits"] + status["misses_pcie"] + status["misses_cpu"] > 0 and status["disagreement"] == ""
     finally:
@@ -63,8 +63,8 @@ def test_what_was_learned_is_kept_and_used(tmp_path):
 def test_wishes_that_cannot_be_met_are_refused():
     with pytest.raises(UsageError, match="this model has no experts"):
         tiered(load(path_of("llama", "gguf")), Wishes())
-    with pytest.raises(UsageError, match=r"--vram-gib 9: 3\.0 GiB are free behind a reserve of 1024 MiB"):
-        tiered(load(path_of("qwen3_moe", "gguf")), Wishes(vram_gib=9.0))
+    with pytest.raises(UsageError, match=r"--vram-gib 9: 0\.0 GiB are free behind a reserve of 1024 MiB"):
+        tiered(load(path_of("qwen3_moe", "gguf")), Wishes(vram_gib=9.0), free_mib=1024)
 
 
 def test_a_share_that_was_asked_for_is_not_corrected():

@@ -51,7 +51,8 @@ class Parking:
 
     def runner(self, how: Keeping | None = None) -> Watched:
         """A fresh runner, with whatever lies on disk already."""
-        return Watched(keeping(self.loaded, STREAMS, how, self.log), self.harm, spoil)
+        how = replace(Keeping() if how is None else how, log=self.log)
+        return Watched(keeping(self.loaded, STREAMS, how), self.harm, spoil)
 
     def in_ram(self, tell: Tell | None) -> Finding:
         """All of them go to RAM between their turns."""

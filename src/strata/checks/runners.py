@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from strata.assemble import Loaded
 from strata.core.held import Held
 from strata.core.limits import Limits
-from strata.core.log import Log
 from strata.core.sharing import PRIVATE, SHARED, Sharing
 from strata.engine.runner import Runner
 from strata.layers.batch import Tap
+from strata.runtime.apart import Apart
 from strata.runtime.keeping import Keeping
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
@@ -31,13 +31,19 @@ class Forgetful(DeviceRunner):
 
 def forgetful(loaded: Loaded, slots: int, tap: Tap | None = None) -> Runner:
     """A fresh runner that keeps nothing."""
-    return Forgetful(loaded.model, loaded.runner.ops, limits_of(loaded, slots), tap, loaded.runner.states.kv_type)
+    run = loaded.runner
+    return Forgetful(loaded.model, run.ops, limits_of(loaded, slots), tap, run.states.kv_type, apart=lent(run))
 
 
-def keeping(loaded: Loaded, slots: int, how: Keeping | None = None, log: Log | None = None) -> Runner:
+def keeping(loaded: Loaded, slots: int, how: Keeping | None = None) -> Runner:
     """A fresh runner that keeps conversations."""
-    limits, kv_type = limits_of(loaded, slots), loaded.runner.states.kv_type
-    return DeviceRunner(loaded.model, loaded.runner.ops, limits, None, kv_type, how, log)
+    run = loaded.runner
+    return DeviceRunner(loaded.model, run.ops, limits_of(loaded, slots), None, run.states.kv_type, how, lent(run))
+
+
+def lent(runner: DeviceRunner) -> Apart | None:
+    """The runner's device, for another one over the same model."""
+    return None if runner.apart is None else runner.apart.lent()
 
 
 def limits_of(loaded: Loaded, slots: int) -> Limits:

@@ -1,6 +1,6 @@
 """Puts a model's experts where they belong on a machine: pinned memory, the arena, the tables, the answering thread."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -9,7 +9,7 @@ import torch
 from strata.experts.adaptive import AdaptSettings, Counts, Usage, hottest
 from strata.experts.cache import ExpertCache, Vram
 from strata.experts.counters import Counters
-from strata.experts.frames import ALIGNMENT, Frames
+from strata.experts.frames import Frames
 from strata.experts.gpu import LIMIT_NS, MOST_ROWS, GpuExperts, SplitPlan
 from strata.experts.residency import ResidencyTable
 from strata.experts.split import Line, Split, fixed_table
@@ -116,8 +116,7 @@ def place_experts(
     table = ResidencyTable(store.banks, layers, device.torch_device)
     for owner, blob in pinned.blobs.items():
         table.set_pinned(owner, pinned.layouts[owner[0]].addresses(pinned.weights(*owner), blob.data_ptr()))
-    block = max(sizes.block_bytes, LEAST_FRAMES * int(bytes_of.max()))
-    block = min(block, max(int(bytes_of.max()), sizes.arena_bytes // ALIGNMENT * ALIGNMENT))
+    block = block_bytes(sizes.block_bytes, int(bytes_of.max()), sizes.arena_bytes)
     cache = ExpertCache(pinned, table, side.vram, side.copies, Frames(block))
     cache.grow(sizes.arena_bytes, sizes.reserve_bytes)
     cache.fill(hottest(counts, bytes_of))
@@ -137,6 +136,23 @@ def place_experts(
         counters=Counters(layers, top_k),
         reserve_bytes=sizes.reserve_bytes,
     )
+
+
+def block_bytes(wished: int, largest: int, arena: int) -> int:
+    """Bytes of a block of the arena: whole frames of the `largest` expert, so that nothing is left at its end."""
+    block = min(max(wished, LEAST_FRAMES * largest), max(largest, arena))
+    return block // largest * largest
+
+
+def packed_bytes(counts: Mapping[int, int], block: int) -> int:
+    """Bytes of so many blocks that all experts fit, `counts` of them by size; none crosses a border."""
+    largest = max(counts)
+    each = -(-sum(counts.values()) // (block // largest)) * block
+    if len(counts) == 1 or block == largest:
+        return each
+    # A block loses less than the largest one at its end.
+    total = sum(size * count for size, count in counts.items())
+    return min(each, -(-total // (block - largest)) * block)
 
 
 def split_plan(pinned: PinnedStore, most: int, share: float | None, rates: Rates, device: torch.device) -> SplitPlan:

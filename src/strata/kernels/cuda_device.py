@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,6 +107,10 @@ class CudaDevice:
         """See Device.weight."""
         return self.residency.weight(weight)
 
+    def leave(self, weight: Weight) -> None:
+        """See Device.leave."""
+        self.residency.leave(weight, tuple(pinned_copy(plane) for plane in weight.planes))
+
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """See Device.constants."""
         return self.residency.constants(values)
@@ -119,6 +124,26 @@ class CudaDevice:
     def synchronize(self) -> None:
         """See Device.synchronize."""
         torch.cuda.synchronize(self.torch_device)
+
+
+def pinned_copy(plane: torch.Tensor) -> torch.Tensor:
+    """The same bytes in pinned memory, which the GPU sees at the same address; EngineError when that is refused.
+
+    Memory is pinned where it lies: torch's own pinned memory comes in powers of two.
+    """
+    copy = torch.empty(plane.shape, dtype=plane.dtype)
+    copy.copy_(plane)
+    cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
+    address = copy.data_ptr()
+    status = int(cudart.cudaHostRegister(address, copy.nbytes, 0)) if copy.nbytes else 0
+    if status:
+        raise EngineError(
+            f"the system refused to pin {copy.nbytes >> 20} MiB of rows that the GPU reads in place (error {status})",
+            "raise the limit of locked memory (ulimit -l), or use --device cpu",
+        )
+    if copy.nbytes:
+        weakref.finalize(copy, cudart.cudaHostUnregister, address).atexit = False
+    return copy
 
 
 def word(value: int | float) -> int:

@@ -72,6 +72,13 @@ class Device(Protocol):
         """Addresses of the device's copies of planes[0] and planes[1] (0: none), made once, kept while `weight` is."""
         ...
 
+    def leave(self, weight: Weight) -> None:
+        """Let kernels read the weight in the host's memory, pinned, where `weight` then says that it is.
+
+        For tables of which a step reads a few rows. EngineError when the system refuses to pin it.
+        """
+        ...
+
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """An int64 tensor of these values on the device, made once for equal ones."""
         ...

@@ -59,6 +59,9 @@ class HostDevice:
         """See Device.weight."""
         return self.residency.weight(weight)
 
+    def leave(self, weight: Weight) -> None:
+        """See Device.leave: all memory is the host's."""
+
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """See Device.constants."""
         return self.residency.constants(values)

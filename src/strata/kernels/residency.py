@@ -38,6 +38,11 @@ class Residency:
         planes = known[1].planes
         return planes[0].data_ptr(), planes[1].data_ptr() if len(planes) > 1 else 0
 
+    def leave(self, weight: Weight, planes: tuple[torch.Tensor, ...]) -> None:
+        """The weight's bytes are `planes`, in the host's memory that the device reads in place."""
+        describe(weight)
+        remember(self._weights, weight, replace(weight, planes=planes))
+
     def constants(self, values: Sequence[int]) -> torch.Tensor:
         """See Device.constants."""
         key = tuple(values)
@@ -47,7 +52,7 @@ class Residency:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all copies."""
+        """Bytes of all copies on the device."""
         copies = [copy for _, copy in self._tensors.values()]
         copies += [plane for _, weight in self._weights.values() for plane in weight.planes]
-        return sum(math.prod(copy.shape) * copy.element_size() for copy in copies)
+        return sum(math.prod(copy.shape) * copy.element_size() for copy in copies if copy.device == self.device)

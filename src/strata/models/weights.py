@@ -13,6 +13,27 @@ def dense_weights(model: Model) -> list[Weight]:
     return list({id(weight): weight for weight in found(model)}.values())
 
 
+def row_tables(model: Model) -> list[Weight]:
+    """Those of them of which a step reads a few rows: embeddings, unless they are the output's matrix too."""
+    tables = {id(shard): shard for shard in shards(model)}
+    embedding, output = getattr(model, "embedding", None), getattr(model, "output", None)
+    if isinstance(embedding, Weight) and embedding is not output:
+        tables[id(embedding)] = embedding
+    return list(tables.values())
+
+
+def shards(part: object) -> Iterator[Weight]:
+    """Weights of the row tables among the fields of `part`."""
+    if isinstance(part, RowTable):
+        yield from part.shards
+    elif isinstance(part, tuple):
+        for item in part:
+            yield from shards(item)
+    elif is_dataclass(part):
+        for field in fields(part):
+            yield from shards(getattr(part, field.name))
+
+
 def found(part: object) -> Iterator[Weight]:
     """Weights among the fields of `part`; experts are no part of the dataclasses that layers are."""
     if isinstance(part, Weight):

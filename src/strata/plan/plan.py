@@ -30,6 +30,16 @@ class ModelSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class StateRoom:
+    """Memory for sequence states."""
+
+    usual: int
+    """What "auto" fills at most."""
+    most: int
+    """What there is."""
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One setting with the value it got, and why."""
 
@@ -59,15 +69,18 @@ def make_plan(
     slots: int | Literal["auto"],
     chunk: int | Literal["auto"],
     ram_gib: float | None,
+    states: StateRoom | None = None,
 ) -> Plan:
-    """Resolve every "auto"; UsageError for a wish that cannot be met."""
-    room = int(machine.memory_bytes * SHARE_FOR_STATES)
+    """Resolve every "auto"; UsageError for a wish that cannot be met. States lie in the host's memory unless told."""
+    if states is None:
+        states = StateRoom(int(machine.memory_bytes * SHARE_FOR_STATES), machine.memory_bytes)
+    room = states.usual
     wanted = DEFAULT_SLOTS if slots == "auto" else slots
     tokens, context_reason = choose_context(sizes, context, room)
     per_slot = tokens * sizes.token_bytes + sizes.sequence_bytes
-    if per_slot > machine.memory_bytes:
+    if per_slot > states.most:
         raise UsageError(
-            f"a conversation of {tokens} tokens needs {per_slot >> 20} MiB, {machine.memory_bytes >> 20} MiB are free",
+            f"a conversation of {tokens} tokens needs {per_slot >> 20} MiB, {states.most >> 20} MiB are free",
             "ask for a smaller --ctx-size",
         )
     serving, slots_reason = choose_slots(per_slot, wanted, slots == "auto", room)

@@ -71,7 +71,8 @@ class Wishes:
     )
     ram_gib: float | None = setting(
         None,
-        "RAM for the model's weights in GiB; mapped = the operating system's page cache decides.",
+        "RAM for the model's weights in GiB, with a GPU what may be pinned of them; mapped = the operating system's "
+        "page cache decides.",
         kind="number",
         absent="mapped",
         low=0.0,
@@ -97,7 +98,13 @@ class Wishes:
         "Read the model's file into memory before the first request; auto = if it fits there.",
         choices=("auto", "no"),
     )
-    device: str = setting("auto", "Where the model runs.", choices=("auto", "cpu"), unbuilt=("cuda",))
+    device: Literal["auto", "cpu", "cuda", "emulator"] = setting(
+        "auto",
+        "Where the model runs; auto = an NVIDIA GPU when there is one that can be used. Every choice gives the same "
+        "tokens. emulator runs the GPU's kernels on the CPU, for tests, very slowly.",
+        choices=("auto", "cpu", "cuda", "emulator"),
+    )
+    cache_dir: str = setting("~/.cache/strata", "Folder of compiled GPU kernels and of what was learned about experts.")
     vram_gib: float | None = setting(
         None,
         "VRAM for experts in GiB; auto = what is left behind weights, states and the reserve.",

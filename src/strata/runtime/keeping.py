@@ -43,6 +43,8 @@ class Keeping:
     """For recurrent states, and for pages that had to leave the pool."""
     spacing: Spacing = field(default=Spacing(GRID, 8 * PAGE))
     disk: OnDisk | None = None
+    log: Log = field(default_factory=Log)
+    """Hears of files that cannot be used."""
 
 
 def identity_of(model: str, contents: StateContents, states: SequenceStates, spacing: Spacing) -> bytes:
@@ -61,7 +63,7 @@ def identity_of(model: str, contents: StateContents, states: SequenceStates, spa
     return digest(json.dumps(facts, sort_keys=True).encode())
 
 
-def prefix_cache(states: SequenceStates, keeping: Keeping, log: Log) -> tuple[PrefixCache, StateContents]:
+def prefix_cache(states: SequenceStates, keeping: Keeping) -> tuple[PrefixCache, StateContents]:
     """The cache, and the way its bytes go."""
     contents = StateContents(states)
     disk, key = None, b"memory only"
@@ -71,6 +73,6 @@ def prefix_cache(states: SequenceStates, keeping: Keeping, log: Log) -> tuple[Pr
         archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE)
         disk = Disk(archive, Writer(archive, contents.gather), keeping.disk.budget)
     tree = PrefixTree(PAGE, bool(contents.state_bytes), key)
-    tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, log)
+    tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, keeping.log)
     states.reclaim = tiers.reclaim
     return PrefixCache(tiers, keeping.spacing), contents

@@ -11,7 +11,6 @@ import torch
 from strata.core.errors import EngineError, RequestError, StrataError
 from strata.core.held import Held
 from strata.core.limits import Limits
-from strata.core.log import Log
 from strata.core.order import Order
 from strata.core.sharing import SHARED, Sharing
 from strata.core.stepped import Drawn, Stepped
@@ -20,6 +19,7 @@ from strata.kernels.ops import Ops
 from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
+from strata.runtime.apart import Apart
 from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
@@ -28,7 +28,7 @@ from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.sample import sample
 from strata.speculate.accept import accepted
-from strata.state.memory import HOST, Memory
+from strata.state.memory import HOST
 from strata.state.sequence import SequenceStates
 
 
@@ -65,7 +65,7 @@ class Spent:
 class DeviceRunner:
     """Runs windows through a model on one device and keeps the slots' states."""
 
-    def __init__(  # noqa: PLR0913 - all but three have defaults and are given by name
+    def __init__(
         self,
         model: Model,
         ops: Ops,
@@ -73,21 +73,23 @@ class DeviceRunner:
         tap: Tap | None = None,
         kv_type: KvType = "f32",
         keeping: Keeping | None = None,
-        log: Log | None = None,
-        memory: Memory = HOST,
-        host_ops: Ops | None = None,
+        apart: Apart | None = None,
     ) -> None:
-        """The slots' states lie in `memory`, where `ops` run; `host_ops` (`ops` unless told) choose from logits that
-        were brought to the host.
-        """
+        """`ops` run in the host's memory, or `apart` from it."""
         self.model = model
         self.ops = ops
-        self.host_ops = ops if host_ops is None else host_ops
+        self.apart = apart
+        self.host_ops = ops if apart is None else apart.host_ops
         self.limits = limits
         self.states = SequenceStates(
-            model.layouts, limits.slots, limits.context, kv_type, memory, keeping.pages if keeping else None
+            model.layouts,
+            limits.slots,
+            limits.context,
+            kv_type,
+            HOST if apart is None else apart.memory,
+            keeping.pages if keeping else None,
         )
-        self.cache, self.contents = prefix_cache(self.states, keeping or Keeping(), log or Log())
+        self.cache, self.contents = prefix_cache(self.states, keeping or Keeping())
         self.forwarder = Steps(model, ops, self.states, tap)
         self.seats: dict[int, Seat] = {}
         self.steps = 0
@@ -253,11 +255,13 @@ class DeviceRunner:
     def close(self) -> None:
         """See `Runner.close`."""
         self.cache.close()
+        if self.apart is not None:
+            self.apart.close()
 
     def status(self) -> Mapping[str, object]:
         """See `Runner.status`."""
         return {
-            "device": self.states.memory.device.type,
+            "device": "cpu" if self.apart is None else self.apart.name,
             "kv_type": self.states.kv_type,
             "steps": self.steps,
             "rows": self.rows,

@@ -1,5 +1,6 @@
 """A model's experts behind a budget of VRAM: what `--vram-gib` and the flags beside it do."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,15 @@ from strata.core.log import Log
 from strata.experts.adaptive import AdaptSettings
 from strata.experts.gpu import GpuExperts
 from strata.experts.measure import measured
-from strata.experts.placing import HostSide, Sizes, place_experts, split_plan
+from strata.experts.placing import (
+    ARENA_BLOCK,
+    HostSide,
+    Sizes,
+    block_bytes,
+    packed_bytes,
+    place_experts,
+    split_plan,
+)
 from strata.experts.profile import Profile
 from strata.kernels.device import Device
 from strata.kernels.native import Native
@@ -16,7 +25,8 @@ from strata.models.base import Model
 from strata.plan.plan import Choice
 from strata.plan.vram import choose_arena, choose_pinned, reserve_bytes
 from strata.plan.wishes import Wishes
-from strata.store.pinned import PinnedStore
+from strata.store.blobs import BlobLayout
+from strata.store.pinned import BLOCK_BYTES, PinnedStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +66,18 @@ def tier_experts(
     """
     if not model.store.banks:
         raise UsageError("this model has no experts that could lie apart from its other weights")
-    pinned = PinnedStore(model.store, side.allocate)
-    total = sum(layout.nbytes * len(model.store.bank(i).gate) for i, layout in pinned.layouts.items())
-    arena = choose_arena(side.vram.free_bytes(), total, wishes.vram_gib, wishes.vram_reserve_mib)
-    pin = choose_pinned(host_bytes, total, int(arena.value))
-    sizes = Sizes(
-        int(arena.value),
-        reserve_bytes(wishes.vram_reserve_mib),
-        int(pin.value),
-        wishes.pcie_share,
-        adapt=adapt_settings(wishes),
-    )
+    counts = Counter[int]()
+    for bank in model.store.banks.values():
+        counts[BlobLayout.of(bank).nbytes] += len(bank.gate)
+    largest, total = max(counts), sum(size * n for size, n in counts.items())
+    packed = packed_bytes(counts, block_bytes(ARENA_BLOCK, largest, total))
+    arena_bytes, arena = choose_arena(side.vram.free_bytes(), packed, wishes.vram_gib, wishes.vram_reserve_mib)
+    # Allocators of pinned memory round up to powers of two.
+    block = max(min(BLOCK_BYTES, 1 << (total - 1).bit_length()), largest)
+    pin_bytes, pin = choose_pinned(host_bytes, packed_bytes(counts, block), arena_bytes >= packed)
+    pinned = PinnedStore(model.store, side.allocate, block)
+    reserve = reserve_bytes(wishes.vram_reserve_mib)
+    sizes = Sizes(arena_bytes, reserve, pin_bytes, wishes.pcie_share, adapt=adapt_settings(wishes))
     start = profile.load() if profile is not None else None
     experts = place_experts(device, native, pinned, model.shape.top_k, sizes, side, start)
     if wishes.pcie_share is None:
