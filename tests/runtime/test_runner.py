@@ -7,6 +7,7 @@ import pytest
 from models.made import oracle, path_of, runner_of, same_bits
 from strata.core.errors import EngineError, RequestError
 from strata.core.held import Held
+from strata.core.order import Order
 from strata.core.window import Window
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
@@ -32,7 +33,7 @@ def emptied(runner):
     for slot in range(4):
         runner.release(slot)
     runner.cache.check()
-    runner.cache.clear()
+    runner.order(Order("clear"))
     assert len(runner.states.pages.free) == runner.states.pages.pages
 
 
@@ -103,7 +104,7 @@ def test_a_sequence_that_goes_on_is_not_read_again(runner, ids):
     warm = [answer(runner, slot, longer, GREEDY, 5) for slot in range(2)]
     for slot in range(4):
         runner.release(slot)
-    runner.cache.clear()
+    runner.order(Order("clear"))
     assert warm == [answer(runner, 2, longer, GREEDY, 5)] * 2
 
 
@@ -142,7 +143,7 @@ class Torn(Exception):
 def test_a_step_that_breaks_clears_its_slots_and_leaves_the_others(runner, ids, monkeypatch, at):
     expected = answer(runner, 2, ids[:9], GREEDY, 8)
     runner.release(2)
-    runner.cache.clear()
+    runner.order(Order("clear"))
     begun = answer(runner, 2, ids[:9], GREEDY, 4)
     for slot in (0, 1):
         runner.seat(slot, ids[:9], GREEDY)
@@ -167,7 +168,7 @@ def test_a_step_that_breaks_clears_its_slots_and_leaves_the_others(runner, ids, 
         tokens.append(result.drawn[0].token)
     assert tokens == expected
     runner.release(2)
-    runner.cache.clear()
+    runner.order(Order("clear"))
     assert answer(runner, 0, ids[:9], GREEDY, 8) == expected
 
 

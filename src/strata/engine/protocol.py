@@ -9,6 +9,7 @@ To the engine:
     PARK                            conversations that no request uses leave the pages for RAM (or disk)
     RESTORE <token ids>             what is held of them comes back, ready to go on with
     SAVE                            conversations that no request uses are written to disk
+    CLEAR                           conversations that no request uses are kept no more, on disk neither
     STAT | QUIT
 From the engine:
     INFO key=value ... | READY <ctx> <stop ids>
@@ -17,7 +18,7 @@ From the engine:
     DONE <id> <stop/length/cancel/error> key=value ... [code=<code> text=<rest of the line>]
     BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
     ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
-    KEPT <park/restore/save/vram> key=count ...
+    KEPT <park/restore/save/clear/vram> key=count ...
 
 Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
 was taken. A BGEN's id is its slot as `@<slot>`: PP, REUSED and ERR carry that, the rest is slot-addressed.

@@ -220,6 +220,8 @@ class PrefixCache:
             return {"parked": sum(not node.gone for node in idle), "dropped": sum(node.gone for node in idle)}
         if order.verb == "save":
             return self._save_all()
+        if order.verb == "clear":
+            return self._clear()
         ids = np.asarray(order.tokens, np.int64)
         match, _, _ = self._bring(ids, len(ids), len(ids))
         self.tree.pin(match.node, -1)
@@ -237,12 +239,14 @@ class PrefixCache:
             writing += spare >= 0 and self.tiers.save(node)
         return {"writing": writing, "left": len(unsaved) - writing}
 
-    def clear(self) -> None:
-        """Keep nothing but what slots use; files stay."""
-        self._status = None
-        for node in self.tree.nodes():
-            if not (node.users or node.saved or node.gone):
+    def _clear(self) -> Mapping[str, int]:
+        """Keep nothing but what slots and the writer use; files go too."""
+        nodes = self.tree.nodes()
+        for node in nodes:
+            if not (node.users or node.gone):
                 self.tiers.drop(node)
+        left = sum(not node.gone for node in nodes)
+        return {"cleared": len(nodes) - left, "left": left}
 
     def status(self) -> Mapping[str, object]:
         """Plain values; what nothing changed is not counted again."""
