@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -119,3 +120,44 @@ def test_names(model: Path) -> None:
     assert (served.name, served.defaults.temperature, served.max_tokens) == ("tiny-model", 0.5, 7)
     served.check_name("default")
     served.check_name(None)
+
+
+MOMENTS = [
+    (signal.SIGINT, {"load_s": 30.0}, "loading"),
+    (signal.SIGTERM, {"prompt_s": 30.0, "answers": [[65] * 2000]}, "reading"),
+]
+
+
+@pytest.mark.parametrize(("number", "script", "moment"), MOMENTS)
+def test_a_signal_ends_everything_whenever_it_comes(
+    model: Path, tmp_path: Path, number: signal.Signals, script: dict[str, Any], moment: str
+) -> None:
+    """O-036: an end while the model loads leaves a traceback, or a process."""
+    pid = tmp_path / "pid"
+    process = launch(script | {"pid": str(pid)}, str(model), "--port", "0", "--keep-alive-s", "0.05")
+    assert process.stderr is not None
+    url = ""
+    for line in process.stderr:
+        found = re.search(r" (loading|ready) .*url=(\S+)", line)
+        if found and (found.group(1) == "ready" or moment == "loading"):
+            url = found.group(2)
+            break
+    while not (pid.exists() and pid.read_text()):
+        time.sleep(0.01)
+    child = int(pid.read_text())
+    if moment == "loading":
+        os.killpg(process.pid, number)
+    else:
+        body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=20) as reply:
+            lines = reply.iter_lines()
+            next(lines)
+            os.killpg(process.pid, number)
+            assert any("shutting down" in line for line in lines), "the open stream is told"
+    assert process.wait(20) == (130 if number == signal.SIGINT else 0)
+    assert "Traceback" not in process.stderr.read()
+    process.stderr.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")

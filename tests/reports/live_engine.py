@@ -27,7 +27,9 @@ DEFAULTS: dict[str, Any] = {
     "context": 512,
     "step_tokens": 64,
     "scheduler": {},
+    "pool": None,  # tokens that all slots hold together
     "draft_depth": 0,
+    "load_s": 0.0,
     "step_s": 0.002,
     "token_s": 0.0,  # per prompt token of a step
     "stall_s": 60.0,
@@ -49,6 +51,7 @@ class Device(FakeRunner):
         super().__init__(limits, vocabulary=tiny().size, draft_depth=script["draft_depth"])
         self.script = script
         self.poisoned = set(script["poisoned"])
+        self.pool = script["pool"] or self.pool
         self.names: dict[int, int] = {}
         self.seats: Counter[int] = Counter()
         self.rows: Counter[int] = Counter()
@@ -88,6 +91,7 @@ class Device(FakeRunner):
 def main() -> int:
     """Serve lines until QUIT."""
     script = DEFAULTS | json.loads(sys.argv[1])
+    time.sleep(script["load_s"])
     log = Log(stream=open(script["log"], "w")) if script["log"] else None  # noqa: SIM115 - open until the end
     engine = Engine(Device(script), EngineSettings(scheduler=Settings(**script["scheduler"])), log)
     stall = Stall(script["stall_s"], lambda: os._exit(1))

@@ -40,6 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "busy": False,
     "deaf": False,  # neither QUIT nor the end of input ends it
     "log": None,  # path of a file that gets every line read
+    "pid": None,  # path of a file that gets the number of the process
 }
 
 
@@ -158,6 +159,9 @@ class Fake:
         return True
 
     async def run(self) -> None:
+        if self.script["pid"]:
+            with open(self.script["pid"], "w") as file:
+                file.write(str(os.getpid()))
         await asyncio.sleep(self.script["load_s"])
         if self.script["fail_load"]:
             self.say(format_fatal("model.gguf: tensor x is cut short"))

@@ -239,6 +239,7 @@ BAD = [
 def test_what_cannot_be_honoured_is_a_400_by_name(
     server: Running, fields: dict[str, Any], param: str, stream: bool
 ) -> None:
+    """O-069: what is wrong with a streaming request is printed, and its stream never ends."""
     reply = chat(server, **({"stream": stream} | fields))
     assert reply.status_code == 400, reply.text
     error = reply.json()["error"]

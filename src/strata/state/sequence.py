@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from strata.core.errors import CapacityError, EngineError, UnsupportedError
+from strata.core.errors import CapacityError, EngineError, UnsupportedError, UsageError
 from strata.kernels.ops import Ops
 from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
 from strata.state.journal import Backup, LayerJournal, OpenWindow
@@ -64,6 +64,7 @@ class SequenceStates:
         """All slots empty, everything that operations read in `memory`.
 
         The slots share `pages` pages; None = as many as all of them can ever fill.
+        UsageError when they do not hold one sequence of `context` tokens: a prompt could wait for them for ever.
         UnsupportedError when blocks of an indexer do not fit the pages evenly, or heads the type of the cache.
         """
         for layout in layouts:
@@ -77,6 +78,11 @@ class SequenceStates:
                 )
         pages_per_slot = -(-context // PAGE)
         pages = slots * pages_per_slot if pages is None else pages
+        if pages < pages_per_slot:
+            raise UsageError(
+                f"{pages} pages of {PAGE} tokens hold {pages * PAGE} tokens, one conversation may have {context}",
+                "give them more memory, or ask for a smaller --ctx-size",
+            )
         self.context = context
         # A drafting head's entry of the last row depends on the token after it, which sequences may differ in.
         rewrites = int(any(layout.carry for layout in layouts))
