@@ -29,7 +29,21 @@ CONCURRENCY: Mapping[str, str] = {
 }
 """Several requests at once: queue, slots, gaps, cancelling, stalls, ends."""
 
-REPORTS: Mapping[str, str] = {**CONCURRENCY}
+PROMPT_CACHE: Mapping[str, str] = {
+    "O-009": "the state restored for a kept prefix is not the one at that position: chats drift",
+    "O-010": "after a branch the position is kept and the state is not, or nothing is ever found again",
+    "O-011": "kept prefixes and drafts together spoil answers, each alone does not",
+    "O-012": "the same request again gives another answer, because it is read in other pieces",
+    "O-013": "what is kept claims more tokens than were read",
+    "O-014": "short prompts are never found again",
+    "O-015": "what is kept is used from the third time on only",
+    "O-016": "what was cleared stays allocated",
+    "O-017": "an answer made anew throws away all that was kept",
+    "O-018": "the same chat is written in other bytes and not found again",
+}
+"""What is kept of prompts."""
+
+REPORTS: Mapping[str, str] = {**CONCURRENCY, **PROMPT_CACHE}
 """All that are held to a test; a class that is done is added here."""
 
 WITHOUT_TEST: Mapping[str, str] = {}
