@@ -50,6 +50,16 @@ def test_chat_through_the_openai_client(server: Running) -> None:
     assert answer.timings["predicted_ms"] == 500
 
 
+def test_an_answer_goes_on_past_the_end_of_text(server: Running) -> None:
+    """The id that ends the text is a token like any other when it is asked for."""
+    end = len(ids(FAMILY))
+    for path, prompt in (("chat/completions", {"messages": HELLO}), ("completions", {"prompt": "Hi"})):
+        asked = {**prompt, "max_tokens": end + 1}
+        for ignored in (False, True):
+            reply = server.http.post(f"/v1/{path}", json=asked | {"ignore_eos": ignored}).json()
+            assert reply["usage"]["completion_tokens"] == end + ignored
+
+
 def test_streaming_through_the_openai_client(server: Running) -> None:
     stream = client(server).chat.completions.create(
         model="default", messages=HELLO, stream=True, stream_options={"include_usage": True}

@@ -18,7 +18,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     A lower `priority` is served first (vLLM's rule). `deadline_s` seconds after its arrival a request is over, with
     what is there of its answer. `max_completion_tokens` wins over `max_tokens` when both are given;
     `repetition_penalty` is another name of `repeat_penalty`. Without `cache_prompt` the prompt is read whole, and
-    nothing of it is kept for others.
+    nothing of it is kept for others. With `ignore_eos` an answer ends by its length or a stop string alone.
     """
 
     model: str | None = None
@@ -40,6 +40,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     cache_prompt: bool = True
     priority: int = 0
     deadline_s: float | None = None
+    ignore_eos: bool = False
 
 
 def sampling(fields: CommonFields, logprobs: int | None) -> Mapping[str, Any]:

@@ -152,7 +152,7 @@ def jobs_of(fields: ChatFields, prompt: Prompt, served: ServedModel, engine: Eng
     asked = sampling(fields, (fields.top_logprobs or 0) if fields.logprobs else None)
     name = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
     max_new = answer_tokens(getattr(fields, name), name, served.max_tokens)
-    stop_ids = served.conversation.tokenizer.stop_ids
+    stop_ids = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids
     sharing = served.conversation.sharing(prompt.tokens, fields.cache_prompt)
     return [
         Job(

@@ -67,7 +67,7 @@ def jobs_of(
     asked = sampling(fields, fields.logprobs)
     max_new = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
     reading = Reading(stops(fields), split_reasoning=False)
-    stop_ids = served.conversation.tokenizer.stop_ids
+    stop_ids = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids
     shared = [served.conversation.sharing(tokens, fields.cache_prompt) for tokens in prompts]
     return [
         Job(
