@@ -18,12 +18,12 @@ _CARGO = ("salt", "paper", "copper", "wool", "lamp oil", "apples", "letters", "g
 _PEOPLE = ("Mara", "Ivo", "Old Benno", "the twins", "Captain Reyes", "a stranger")
 
 
-def long_text(lines: int) -> str:
-    """A ledger of `lines` lines, no two alike: some 25 tokens each."""
+def long_text(lines: int, first: int = 1) -> str:
+    """A ledger of `lines` lines from day `first` on, no two alike: some 25 tokens each."""
     return "\n".join(
         f"Day {day}: {_PEOPLE[day % 6]} brought {7 * day % 90 + 3} crates of {_CARGO[day % 9]} to the"
         f" {_PLACES[day % 8]} and left with {day * day % 37} coins."
-        for day in range(1, lines + 1)
+        for day in range(first, first + lines)
     )
 
 

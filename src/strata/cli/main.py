@@ -45,6 +45,8 @@ COMMANDS: Mapping[str, Command] = {
     "check perplexity": Command("strata.cli.check", "perplexity", "Perplexity of a text, as llama-perplexity has it."),
     "bench decode": Command("strata.cli.bench", "decode", "Tokens per second of decoding."),
     "bench prompt": Command("strata.cli.bench", "prompt", "Tokens per second of reading a prompt."),
+    "bench serve": Command("strata.cli.bench_serve", "serve", "Clients against a server: first tokens, gaps, rates."),
+    "bench soak": Command("strata.cli.bench_serve", "soak", "Random load for minutes: nothing lost, wrong or leaked."),
     "bench join": Command("strata.cli.bench_join", "join_", "Gaps of streams that cold prompts join, and overtaking."),
     "bench turns": Command("strata.cli.bench_join", "turns", "First tokens of next turns whose history is held."),
     "bench ab": Command("strata.cli.bench_ab", "ab", "Two settings or two builds in turn, and whether they differ."),

@@ -256,6 +256,7 @@ class PrefixCache:
             disk = self.tiers.disk
             self._status = {
                 "prefixes": len(nodes),
+                "kept_pages": held,
                 "bytes": {
                     "pages": held * self.tiers.contents.page_bytes,
                     "ram": self.tiers.ram(),
