@@ -79,9 +79,9 @@ class Neighbour:
         self.leaves = {part.request.tokens for part in parts if part.leaves is not None}
 
     def __call__(self, watched: Watched, seen: Seating | Note) -> Sequence[int]:
-        """See `watched.Harm`: once the slot of somebody who left is given away, the first stream is damaged."""
+        """See `watched.Harm`: once the slot of somebody who left is given away, everybody else is damaged."""
         if isinstance(seen, Note):
             return []
         before = [other for other in watched.seatings[:-1] if other.slot == seen.slot]
         left = bool(before) and before[-1].tokens in self.leaves
-        return [0] if left else []
+        return [number for number in watched.sitting.values() if left and number != watched.latest]
