@@ -5,14 +5,13 @@ import pytest
 import torch
 
 from kernels.product_cases import activations, bank_of, differing, weight
-from strata.kernels.exact import lane_tree
 from strata.kernels.experts import naive as experts_naive
 from strata.kernels.experts import prompt as experts_prompt
 from strata.kernels.experts.table import TIER_SHIFT, described, table_of
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.linear import naive, prompt
-from strata.kernels.linear.prompt_order import climb_word, lane_at, order_table
+from strata.kernels.linear.prompt_order import lane_at, places
 from strata.kernels.native import FORMAT_CODES
 from strata.quant.formats import FORMATS
 
@@ -59,48 +58,30 @@ def test_tiles_of_any_number_of_rows_in_blocks_of_any_size(name: str, monkeypatc
     assert got[:65].isfinite().all()
 
 
+@pytest.mark.parametrize("count", [1, 2, 5, 15, 16, 17, 20, 24, 31, 32, 33, 45, 80])
+def test_rows_of_any_number_of_sub_blocks(count: int) -> None:
+    """Every shape of the tree: lanes without a partner, whole branches without lanes."""
+    rng = np.random.default_rng(count)
+    w, x = weight("Q8_0", 3, 32 * count, rng), activations(2, 32 * count, rng)
+    assert differing(prompt.linear(HostDevice(), x, [w])[0], naive.linear(x, [w])[0]) == 0
+
+
 def test_another_order_of_terms_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control: the same terms without the tree give other bits, so the comparisons above can fail."""
+    """Control: the same terms in other lanes give other bits, so the comparisons above can fail."""
     rng = np.random.default_rng(8)
     w, x = weight("Q8_0", 32, 1280, rng), activations(2, 1280, rng)
-
-    def one_chain(count: int) -> tuple[int, ...]:
-        return (*[0] * (count - 1), 6 + 16 * 31, *range(count))
-
-    monkeypatch.setattr(prompt, "order_table", one_chain)
+    monkeypatch.setattr(prompt, "places", lambda count: tuple(range(count)))
     got, expected = prompt.linear(HostDevice(), x, [w])[0], naive.linear(x, [w])[0]
     assert torch.allclose(got, expected, rtol=1e-3, atol=1e-2 * float(expected.abs().max()))
     assert differing(got, expected) > 10
 
 
-@pytest.mark.parametrize("count", [1, 2, 20, 32, 33, 80, 97])
-def test_the_order_adds_as_the_lanes_and_their_tree_do(count: int) -> None:
-    x = np.random.default_rng(count).standard_normal(count).astype(np.float32)
-    table = order_table(count)
-    assert sorted(table[count:]) == list(range(count))
-    at = np.empty(count, np.float32)
-    at[list(table[count:])] = x
-    now, waiting = np.float32(0), [np.float32(0)] * 5
-    for word, value in zip(table[:count], at, strict=True):
-        now = now + value
-        if word:
-            levels, zeros = word % 16 - 1, word // 16
-            for level in range(levels):
-                now = (np.float32(0) if zeros >> level & 1 else waiting[level]) + now
-            if levels < 5:
-                waiting[levels], now = now, np.float32(0)
-    lanes = np.zeros(32, np.float32)
-    for start in range(0, count, 32):
-        part = x[start : start + 32]
-        lanes[: len(part)] += part
-    assert now == lane_tree(lanes)
-
-
-def test_an_order_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="order_table: 0 sub-blocks, expected at least one"):
-        order_table(0)
+def test_places_are_a_permutation_and_none_is_refused() -> None:
+    assert places(40)[:3] == (0, 20, 10)  # lane 1 follows all of the even ones; 0, 32, 16, 8, 24, 4, 36, ..
+    assert all(sorted(places(count)) == list(range(count)) for count in (1, 7, 33, 80))
     assert sorted(map(lane_at, range(32))) == list(range(32))
-    assert climb_word(31, 32) == 6
+    with pytest.raises(ValueError, match="places: 0 sub-blocks, expected at least one"):
+        places(0)
 
 
 def routing(rng: np.random.Generator, rows: int, experts: int, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -26,9 +26,6 @@ PANEL_BYTES = 384 << 20
 MOST_ROWS = 8192
 """Rows whose results per expert wait at once; more are done in parts."""
 
-UNPACK_BLOCKS = 8
-"""Blocks that unpack one matrix."""
-
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
@@ -106,8 +103,8 @@ def unpack(
     """The matrices of the experts first, .., first + count - 1 that have rows and this format, as panels."""
     first, count = part
     known = (table.entries.data_ptr(), order.starts.data_ptr(), first, kind, FORMAT_CODES[fmt.name])
-    sizes = (prompt.order_of(device, cols, fmt.sub)[1], rows, cols, room.padded)
-    grid = (min(UNPACK_BLOCKS, -(-rows // 32)), count, 1)
+    sizes = (prompt.places_of(device, cols, fmt.sub), rows, cols, room.padded)
+    grid = (-(-rows // 32), count, 1)
     kernel = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_experts")
     device.launch(kernel, grid, THREADS, prompt.unpack_bytes(fmt), *known, *room.addresses, *sizes)
 
@@ -127,7 +124,7 @@ def products(
 ) -> None:
     """The tiles of these experts; with `only` >= 0 of those of them whose matrix has that format."""
     threads = prompt.threads_for(device, fmt)
-    operands = (prompt.order_of(device, inputs.cols, fmt.sub)[0], *inputs.by[fmt.sub].addresses, *room.addresses)
+    operands = (*inputs.by[fmt.sub].addresses, *room.addresses)
     experts = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr(), table.entries.data_ptr(), *part)
     sizes = (inputs.rows, top_k, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
     tiles = most_tiles(order.count, part[1]) * -(-y.shape[-1] // (threads // 2))
@@ -151,7 +148,7 @@ def middle_of(device: Device, both: torch.Tensor, down: Sequence[QuantFormat]) -
     _, pairs, width = both.shape
     by = prompt.room(device, pairs, width, set(down))
     known = (both[0].data_ptr(), both[1].data_ptr(), *prompt.arguments_of(device, by, width), pairs, width)
-    device.launch(Kernel("prompt_inputs", "prompt_middle"), blocks_for(pairs * width), THREADS, 0, *known)
+    device.launch(Kernel("prompt_inputs", "prompt_middle"), blocks_for(pairs * width // 4), THREADS, 0, *known)
     return prompt.PromptInputs(pairs, width, by)
 
 

@@ -12,7 +12,7 @@ import torch
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
 from strata.kernels.linear import launch, prompt_floats
-from strata.kernels.linear.prompt_order import order_table
+from strata.kernels.linear.prompt_order import places
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -22,8 +22,8 @@ STAGE = 128
 TILE = 64
 """Rows of x that share a tile."""
 
-DEPTH, RESULTS, DEEP_LEVELS = 3, 32, 2
-"""Stages in shared memory; results of a thread; levels of the tree that wait there (prompt_sums.h)."""
+RESULTS, DEEP_LEVELS = 32, 3
+"""Of a thread; levels of the tree whose sums wait in shared memory (prompt_sums.h)."""
 
 SIZES = (256, 128, 64)
 """Threads of a block; it does half as many rows of the weight at once."""
@@ -78,10 +78,9 @@ def stages(cols: int) -> int:
     return -(-cols // STAGE)
 
 
-def order_of(device: Device, cols: int, sub: int) -> tuple[int, int]:
-    """Addresses of the two halves of the order table on the device: what follows each place; each sub-block's place."""
-    words = device.constants(order_table(cols // sub)).data_ptr()
-    return words, words + 8 * (cols // sub)
+def places_of(device: Device, cols: int, sub: int) -> int:
+    """Address of the table that says where each sub-block of a row lies."""
+    return device.constants(places(cols // sub)).data_ptr()
 
 
 def room(device: Device, rows: int, cols: int, formats: set[QuantFormat]) -> dict[int, QuantisedPrompt]:
@@ -99,7 +98,7 @@ def arguments_of(device: Device, by: dict[int, QuantisedPrompt], cols: int) -> l
     found = []
     for sub in (32, 16):
         known = by.get(sub)
-        found += [*known.addresses, order_of(device, cols, sub)[1]] if known else [0] * 4
+        found += [*known.addresses, places_of(device, cols, sub)] if known else [0] * 4
     return found
 
 
@@ -109,10 +108,10 @@ def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Prom
     by = room(device, rows, cols, formats)
     if by and cols % 32:
         raise ValueError(f"rows of {cols} values cannot be quantised: not a multiple of 32")
-    if by:
+    if by and rows:
         known = arguments_of(device, by, cols)
         kernel = Kernel("prompt_inputs", "prompt_quantise")
-        device.launch(kernel, blocks_for(rows * cols), THREADS, 0, x.data_ptr(), *known, rows, cols)
+        device.launch(kernel, blocks_for(rows * cols // 4), THREADS, 0, x.data_ptr(), *known, rows, cols)
     return PromptInputs(rows, cols, by)
 
 
@@ -134,7 +133,7 @@ def unpack_bytes(fmt: QuantFormat) -> int:
 def unpack(device: Device, weight: Weight) -> Panels:
     """A matrix of codes as a panel."""
     fmt, made = weight.format, panels(device, 1, weight.rows, weight.cols, (weight.format,))
-    place = order_of(device, weight.cols, fmt.sub)[1]
+    place = places_of(device, weight.cols, fmt.sub)
     kernel, grid = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_matrix"), (-(-weight.rows // 32), 1, 1)
     known = (*device.weight(weight), *made.addresses, place, weight.rows, weight.cols)
     device.launch(kernel, grid, THREADS, unpack_bytes(fmt), *known)
@@ -143,9 +142,9 @@ def unpack(device: Device, weight: Weight) -> Panels:
 
 def shared_bytes(threads: int, fmt: QuantFormat) -> int:
     """Dynamic shared memory of a block of the products."""
-    steps = STAGE // fmt.sub
+    steps, depth = STAGE // fmt.sub, 3 if threads == 256 else 2
     scales = 4 * steps * (TILE + threads // 2) * (2 if fmt.minima else 1)
-    return DEEP_LEVELS * RESULTS * threads * 4 + DEPTH * ((TILE + threads // 2) * STAGE + scales)
+    return DEEP_LEVELS * RESULTS * threads * 4 + depth * ((TILE + threads // 2) * STAGE + scales)
 
 
 def threads_for(device: Device, fmt: QuantFormat) -> int:
@@ -167,7 +166,7 @@ def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tenso
     """y [rows, weight.rows] = x W^T for a matrix of codes."""
     fmt, made, threads = weight.format, unpack(device, weight), threads_for(device, weight.format)
     units = -(-inputs.rows // TILE) * -(-weight.rows // (threads // 2))
-    operands = (order_of(device, inputs.cols, fmt.sub)[0], *inputs.by[fmt.sub].addresses, *made.addresses)
+    operands = (*inputs.by[fmt.sub].addresses, *made.addresses)
     no_experts = (0, 0, 0, 0, 0, 0)
     sizes = (inputs.rows, 0, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
     grid = (min(units, device.processors), 1, 1)

@@ -4,13 +4,15 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.linear.launch import bits
-from strata.kernels.linear.prompt_order import LANES, climb_word, lane_at
+from strata.kernels.linear.prompt_order import LANES
 from strata.kernels.views import Weight
 
-THREADS, ROWS, LINES = 256, 128, 64
+THREADS, ROWS, LINES = 128, 64, 64
 """Of a block: threads, rows of x, rows of the weight."""
 
-STEP, DEPTH, RESULTS, DEEP_LEVELS = 8, 4, 32, 2
+ARRANGE_THREADS = 256
+
+STEP, DEPTH, RESULTS, DEEP_LEVELS = 8, 4, 32, 3
 SHARED = 4 * (DEEP_LEVELS * RESULTS * THREADS + DEPTH * STEP * (ROWS + LINES))
 """Dynamic shared bytes of a block: sums that wait, and values on their way."""
 
@@ -23,7 +25,7 @@ def arrange(device: Device, planes: tuple[int, int], name: str, rows: int, cols:
     of_lane = -(-cols // LANES)
     to = device.empty(-(-rows // tile) * tile * LANES * of_lane)
     kernel, grid = Kernel(f"prompt_arrange STRATA_FORMAT={name}", "arrange_rows"), (of_lane, -(-rows // 32), 1)
-    device.launch(kernel, grid, THREADS, 0, *planes, to.data_ptr(), rows, cols, tile)
+    device.launch(kernel, grid, ARRANGE_THREADS, 0, *planes, to.data_ptr(), rows, cols, tile)
     return to
 
 
@@ -36,8 +38,7 @@ def product(device: Device, x: Arranged, weight: Weight, y: torch.Tensor) -> Non
     """y [rows, weight.rows] = x W^T, with x from `arrange_rows`."""
     rows, cols = y.shape[0], weight.cols
     lines = arrange(device, device.weight(weight), weight.format.name, weight.rows, cols, LINES)
-    climbs = device.constants([climb_word(i, cols) if lane_at(i) < cols else 0 for i in range(LANES)])
-    known = (x.data_ptr(), lines.data_ptr(), climbs.data_ptr(), y.data_ptr())
+    known = (x.data_ptr(), lines.data_ptr(), y.data_ptr())
     grid = (-(-weight.rows // LINES), -(-rows // ROWS), 1)
     kernel, sizes = Kernel("prompt_floats", "prompt_floats"), (rows, weight.rows, cols, bits(weight.scale))
     device.launch(kernel, grid, THREADS, SHARED, *known, *sizes)

@@ -2,11 +2,12 @@
 //
 //     mma_s8(d, a, b, c)       D [16, 8] = A [16, 32] B [32, 8] + C for a group of 32 lanes; A0, B0 of half-wide tiles:
 //     mma_s8_half(d, a, b, c)  D [16, 8] = A [16, 16] B [16, 8] + C
-//     load_fragments(tile, row, column, f)  16 rows of 32 bytes of a swizzled tile: f[0..1] rows 0-7 and 8-15 of
-//                              bytes 0 .. 15, f[2..3] of bytes 16 .. 31; lane l has the bytes 4 (l % 4) .. of row l / 4
+//     load_rows(tile, row, column, f)     A: 16 rows of 32 bytes of a swizzled tile, f[0..1] rows 0-7 and 8-15 of the
+//                              bytes 0 .. 15, f[2..3] of the bytes 16 .. 31; lane l has the bytes 4 (l % 4) .. of row l / 4
+//     load_columns(tile, row, column, f)  two B, whose columns are rows of a tile: f[0..1] bytes 0 .. and 16 .. of rows
+//                              0-7, f[2..3] of rows 8-15
 //
-// Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row. A is given in
-// the order of load_fragments; B's columns are rows of a tile: two words of one half of 8 rows, bytes 0 .. and 16 ...
+// Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row.
 // NVIDIA's instruction where there is one, sums of four bytes by dot4 elsewhere.
 #pragma once
 
@@ -32,12 +33,19 @@ STRATA_INLINE void mma_s8_half(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32
         : "r"(a0), "r"(a1), "r"(b), "r"(c));
 }
 
-STRATA_INLINE void load_fragments(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
-    const int l = lane();
-    const uint8_t* at = tile + swizzled(row + (l & 15), column + (l >> 4) * 16);
+// Each group of 8 lanes gives the places of 8 rows' pieces of 16 bytes.
+STRATA_INLINE void load_pieces(const uint8_t* at, uint32_t (&f)[4]) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))));
+}
+
+STRATA_INLINE void load_rows(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
+    load_pieces(tile + swizzled(row + (lane() & 15), column + (lane() >> 4) * 16), f);
+}
+
+STRATA_INLINE void load_columns(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
+    load_pieces(tile + swizzled(row + (lane() & 7) + (lane() >> 4) * 8, column + (lane() >> 3 & 1) * 16), f);
 }
 
 #else
@@ -63,9 +71,14 @@ STRATA_INLINE void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, 
     for (int i = 0; i < 4; ++i) d[i] += half[i];
 }
 
-STRATA_INLINE void load_fragments(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
+STRATA_INLINE void load_rows(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
     for (int i = 0; i < 4; ++i)
         f[i] = load4(tile + swizzled(row + lane() / 4 + i % 2 * 8, column + i / 2 * 16 + lane() % 4 * 4));
+}
+
+STRATA_INLINE void load_columns(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
+    for (int i = 0; i < 4; ++i)
+        f[i] = load4(tile + swizzled(row + lane() / 4 + i / 2 * 8, column + i % 2 * 16 + lane() % 4 * 4));
 }
 
 #endif

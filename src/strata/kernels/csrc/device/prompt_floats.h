@@ -1,8 +1,8 @@
 // Products of weights that are plain floats with many rows of x, bit for bit as kernels/linear/naive.py: chains of fused
 // multiply-adds along the values of a lane, and the lane rule's tree depth first (prompt_arrange.h, prompt_sums.h).
 //
-// A block of 256 threads computes 128 rows of x by 64 rows of the weight, a thread 8 by 4: rows m .. m + 3 and
-// m + 64 .. m + 67, so that neighbours read neighbouring words.
+// A block of 128 threads computes 64 rows of x by 64 rows of the weight, a thread 8 by 4: rows m .. m + 3 and
+// m + 32 .. m + 35, so that neighbours read neighbouring words.
 #pragma once
 
 #include "prompt_sums.h"
@@ -10,7 +10,7 @@
 
 namespace strata::STRATA_ISA {
 
-constexpr int float_threads = 256, float_rows = 128, float_lines = 64;  // of x, of the weight
+constexpr int float_threads = 128, float_rows = 64, float_lines = 64;  // of x, of the weight
 constexpr int float_step = 8, float_depth = 4;                          // values of a lane that arrive together
 constexpr int float_stage = float_step * (float_rows + float_lines);    // floats
 
@@ -47,7 +47,7 @@ STRATA_INLINE void load_four(const float* from, float* to) {
     for (int i = 0; i < 4; ++i) to[i] = float_of_bits(four.w[i]);
 }
 
-STRATA_INLINE void add_values(const float* stage, int values, float (&now)[32]) {
+STRATA_INLINE void add_values(const float* stage, int values, float (&sums)[32]) {
     const float* rows = stage + thread_x() / 16 * 4;
     const float* lines = stage + float_step * float_rows + thread_x() % 16 * 4;
     STRATA_UNROLL
@@ -55,48 +55,62 @@ STRATA_INLINE void add_values(const float* stage, int values, float (&now)[32]) 
         if (k >= values) continue;
         float a[8], b[4];
         load_four(rows + k * float_rows, a);
-        load_four(rows + k * float_rows + 64, a + 4);
+        load_four(rows + k * float_rows + float_rows / 2, a + 4);
         load_four(lines + k * float_lines, b);
         STRATA_UNROLL
-        for (int i = 0; i < 32; ++i) now[i] = fma(a[i / 4], b[i % 4], now[i]);
+        for (int i = 0; i < 32; ++i) sums[i] = fma(a[i / 4], b[i % 4], sums[i]);
     }
 }
 
-// x and w arranged in tiles of float_rows and float_lines; climbs [32]: words of prompt_order.py for each lane in turn.
-// y [rows, count]. Grid: x tiles of the weight, y tiles of x.
+// The values of the lane whose turn it is.
+struct FloatValues {
+    FloatLoader loader;
+    int slot;
+
+    STRATA_METHOD void add(int own, float (&sums)[32]) {
+        STRATA_ROLL
+        for (int round = 0; round < loader.rounds; ++round) {
+            wait_for_copies<float_depth - 2>();
+            barrier();
+            loader.ask();
+            const int left = own - round * float_step;
+            add_values(loader.ring + slot * float_stage, left < float_step ? left : float_step, sums);
+            slot = slot + 1 == float_depth ? 0 : slot + 1;
+        }
+    }
+};
+
+// x and w arranged in tiles of float_rows and float_lines -> y [rows, count]. Grid: x tiles of the weight, y tiles of x.
 STRATA_KERNEL_OF(float_threads, prompt_floats,
-                 (const float* x, const float* w, const int64_t* climbs, float* y, int64_t rows, int64_t count,
-                  int64_t cols, int64_t scale_bits)) {
+                 (const float* x, const float* w, float* y, int64_t rows, int64_t count, int64_t cols, int64_t scale_bits)) {
     DYNAMIC_SHARED(float, shared);
     float* const deep = shared + thread_x();
     float* const ring = shared + deep_levels * 32 * float_threads;
     const int64_t of_lane = (cols + 31) / 32, rounds = (of_lane + float_step - 1) / float_step;
-    FloatLoader loader = {x + block_y() * 32 * of_lane * float_rows, w + block_x() * 32 * of_lane * float_lines, ring, of_lane,
-                          rounds, 32 * rounds};
-    for (int i = 0; i + 1 < float_depth; ++i) loader.ask();
+    FloatValues values = {{x + block_y() * 32 * of_lane * float_rows, w + block_x() * 32 * of_lane * float_lines, ring, of_lane,
+                           rounds, 32 * rounds},
+                          0};
+    for (int i = 0; i + 1 < float_depth; ++i) values.loader.ask();
     TreeSums<32> sums;
-    clear(sums.now);
-    int slot = 0;
     STRATA_ROLL
-    for (int turn = 0; turn < 32; ++turn) {
-        const int64_t own = (cols - turn_of(turn) + 31) / 32;  // values of this lane
-        STRATA_ROLL
-        for (int64_t round = 0; round < rounds; ++round) {
-            wait_for_copies<float_depth - 2>();
-            barrier();
-            loader.ask();
-            const int64_t left = own - round * float_step;
-            add_values(ring + slot * float_stage, static_cast<int>(left < float_step ? left : float_step), sums.now);
-            slot = slot + 1 == float_depth ? 0 : slot + 1;
+    for (int pair = 0; pair < 16; ++pair) {
+        const int first = turn_of(2 * pair), of_row = static_cast<int>(cols);
+        if (first >= of_row) {  // a short row: what came for these lanes is passed over
+            for (int i = 0; i < 2; ++i) values.add(0, sums.even);
+            continue;
         }
-        if (climbs[turn] != 0) climb(sums, climb_of(climbs[turn]), deep, float_threads);
+        clear(sums.even);
+        values.add(own_of(first, of_row), sums.even);
+        clear(sums.odd);
+        values.add(own_of(first + 16, of_row), sums.odd);
+        climb(sums, pair, of_row, deep, float_threads);
     }
     const float factor = float_of_bits(static_cast<uint32_t>(scale_bits));
     const int64_t column = static_cast<int64_t>(block_x()) * float_lines + thread_x() % 16 * 4;
     STRATA_UNROLL
     for (int i = 0; i < 32; ++i) {
-        const int64_t row = static_cast<int64_t>(block_y()) * float_rows + thread_x() / 16 * 4 + i / 4 % 4 + i / 16 * 64;
-        if (row < rows && column + i % 4 < count) y[row * count + column + i % 4] = sums.now[i] * factor;
+        const int64_t row = static_cast<int64_t>(block_y()) * float_rows + thread_x() / 16 * 4 + i / 4 % 4 + i / 16 * (float_rows / 2);
+        if (row < rows && column + i % 4 < count) y[row * count + column + i % 4] = sums.odd[i] * factor;
     }
 }
 

@@ -1,6 +1,8 @@
-// Rows of x quantised for products of many rows (docs/numerics.md 1.1; prompt_layout.h).
+// Rows of x quantised for products of many rows (docs/numerics.md 1.1; prompt_layout.h). Eight lanes have a block of 32
+// values, four each.
 #pragma once
 
+#include "bytes.h"
 #include "prompt_layout.h"
 #include "quantise.h"
 
@@ -14,46 +16,91 @@ struct PromptRows {
     const int64_t* place_of;
 };
 
-// A group of lanes holds block `block` of row `row`, a value each.
-template <int sub>
-STRATA_INLINE void put_prompt_block(const PromptRows& to, int64_t cols, int64_t row, int64_t block, int32_t code, float d) {
-    int32_t sum = code;
-    for (int mask = sub / 2; mask > 0; mask >>= 1) sum += shuffle_xor(sum, mask);
-    const int64_t places = stages_of(cols) * (stage_codes / sub), place = to.place_of[block * (32 / sub) + lane() / sub];
-    to.codes[row * stages_of(cols) * stage_codes + place * sub + lane() % sub] = static_cast<uint8_t>(code);
-    if (lane() % sub == 0) {
-        to.d[row * places + place] = d;
-        to.m[row * places + place] = -static_cast<float>(sum);
+// What `quantise_lane` does for a value, for four neighbours: their codes as bytes, and the block's scale.
+STRATA_INLINE uint32_t quantise_four(const float (&x)[4], float& d) {
+    uint32_t largest = 0;
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t size = bits_of_float(x[i]) & 0x7fffffffu;
+        largest = size > largest ? size : largest;
     }
+    STRATA_UNROLL
+    for (int mask = 4; mask > 0; mask >>= 1) {
+        const uint32_t other = shuffle_xor(largest, mask);
+        largest = other > largest ? other : largest;
+    }
+    d = largest < 0x7f800000u ? float_of_bits(largest) / 127.0f : float_of_bits(0x7fc00000u);
+    const bool usable = d > 0.0f;
+    uint32_t codes = 0;
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        float ratio = round_even((usable ? x[i] : 0.0f) / (usable ? d : 1.0f));
+        ratio = ratio < -127.0f ? -127.0f : ratio;
+        ratio = ratio > 127.0f ? 127.0f : ratio;
+        codes |= (static_cast<uint32_t>(static_cast<int32_t>(ratio)) & 255u) << 8 * i;
+    }
+    return codes;
 }
 
-STRATA_INLINE void put_prompt_values(float value, const PromptRows& by32, const PromptRows& by16, int64_t cols, int64_t row,
-                                     int64_t block) {
+// This lane's four codes of block `block` of row `row`; `on`: there is such a block.
+template <int sub>
+STRATA_INLINE void put_prompt_codes(const PromptRows& to, int64_t cols, int64_t row, int64_t block, uint32_t codes, float d,
+                                    bool on) {
+    int32_t sum = dot4(static_cast<int32_t>(codes), 0x01010101, 0);
+    STRATA_UNROLL
+    for (int mask = sub / 8; mask > 0; mask >>= 1) sum += shuffle_xor(sum, mask);
+    if (!on) return;
+    const int value = lane() % 8 * 4;
+    const int64_t stages = stages_of(cols), at = row * stages * (stage_codes / sub) + to.place_of[block * (32 / sub) + value / sub];
+    *reinterpret_cast<uint32_t*>(to.codes + at * sub + value % sub) = codes;
+    if (value % sub != 0) return;
+    to.d[at] = d;
+    to.m[at] = -static_cast<float>(sum);
+}
+
+// Which four values a lane has: of all rows' blocks in order, the last one again beyond the end.
+struct FourValues {
+    int64_t row, block, at;
+    bool on;
+};
+
+STRATA_INLINE FourValues four_values(int64_t rows, int64_t cols) {
+    const uint32_t across = static_cast<uint32_t>(cols / 32), all = static_cast<uint32_t>(rows) * across;
+    const uint32_t index = static_cast<uint32_t>(element() / 8), here = index < all ? index : all - 1;
+    const int64_t row = here / across, block = here % across;
+    return {row, block, row * cols + block * 32 + lane() % 8 * 4, index < all};
+}
+
+STRATA_INLINE void put_four(const FourValues& four, const float (&x)[4], const PromptRows& by32, const PromptRows& by16,
+                            int64_t cols) {
     float d;
-    const int32_t code = quantise_lane(value, d);
-    if (by32.codes) put_prompt_block<32>(by32, cols, row, block, code, d);
-    if (by16.codes) put_prompt_block<16>(by16, cols, row, block, code, d);
+    const uint32_t codes = quantise_four(x, d);
+    if (by32.codes) put_prompt_codes<32>(by32, cols, four.row, four.block, codes, d, four.on);
+    if (by16.codes) put_prompt_codes<16>(by16, cols, four.row, four.block, codes, d, four.on);
 }
 
-// x [rows, cols]: a group of lanes for each block of 32 values.
+// x [rows, cols], cols a multiple of 32; a thread for each four values.
 STRATA_KERNEL(prompt_quantise, (const float* x, uint8_t* codes32, float* d32, float* m32, const int64_t* place32,
                                 uint8_t* codes16, float* d16, float* m16, const int64_t* place16, int64_t rows,
                                 int64_t cols)) {
-    const int64_t across = cols / 32, index = element() / 32;
-    if (index >= rows * across) return;  // a whole group of lanes
-    const int64_t row = index / across, block = index % across;
-    put_prompt_values(x[row * cols + block * 32 + lane()], {codes32, d32, m32, place32}, {codes16, d16, m16, place16}, cols,
-                      row, block);
+    const FourValues four = four_values(rows, cols);
+    const Words4 words = load16(x + four.at);
+    float value[4];
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) value[i] = float_of_bits(words.w[i]);
+    put_four(four, value, {codes32, d32, m32, place32}, {codes16, d16, m16, place16}, cols);
 }
 
 // The same for silu(gate) * up, both [rows, cols].
 STRATA_KERNEL(prompt_middle, (const float* gate, const float* up, uint8_t* codes32, float* d32, float* m32,
                               const int64_t* place32, uint8_t* codes16, float* d16, float* m16, const int64_t* place16,
                               int64_t rows, int64_t cols)) {
-    const int64_t across = cols / 32, index = element() / 32;
-    if (index >= rows * across) return;
-    const int64_t row = index / across, block = index % across, at = row * cols + block * 32 + lane();
-    put_prompt_values(silu(gate[at]) * up[at], {codes32, d32, m32, place32}, {codes16, d16, m16, place16}, cols, row, block);
+    const FourValues four = four_values(rows, cols);
+    const Words4 g = load16(gate + four.at), u = load16(up + four.at);
+    float value[4];
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) value[i] = silu(float_of_bits(g.w[i])) * float_of_bits(u.w[i]);
+    put_four(four, value, {codes32, d32, m32, place32}, {codes16, d16, m16, place16}, cols);
 }
 
 }  // namespace strata::STRATA_ISA

@@ -10,8 +10,7 @@
 //     weight  scale (and minimum) float32 [rows / 32][places][32]: what a lane of the matrix unit's result needs
 //             lies together: row 8 i + 2 t + e of the 32 is at 8 t + 2 i + e
 //
-// What lies beyond the last place is never used. An order table is int64 [2][places]: words that say what follows the
-// sub-block at a place, then the place of each sub-block.
+// What lies beyond the last place is never used. A table of places is int64: the place of each sub-block.
 #pragma once
 
 #include "device.h"
@@ -20,18 +19,13 @@ namespace strata::STRATA_ISA {
 
 constexpr int stage_codes = 128;  // of a row that arrive together
 
-// A word of an order table: 0 while the lane has more sub-blocks, otherwise how the lane's sum climbs the tree.
-struct Climb {
-    int levels;  // joined with what waits there, or with +0 where the other half of a level has no lanes
-    int zeros;   // bit k: level k is such a one
-};
-
-STRATA_INLINE Climb climb_of(int64_t word) { return {static_cast<int>(word & 15) - 1, static_cast<int>(word >> 4)}; }
-
 STRATA_INLINE int64_t stages_of(int64_t cols) { return (cols + stage_codes - 1) / stage_codes; }
 
 // When lane `l` has its turn: the bits of its number in reverse. So also the lane whose turn it is.
 STRATA_INLINE int turn_of(int l) { return (l & 1) << 4 | (l & 2) << 2 | (l & 4) | (l & 8) >> 2 | (l & 16) >> 4; }
+
+// Sub-blocks (or values) of lane `l` when there are `count`.
+STRATA_INLINE int own_of(int l, int count) { return (count - l + 31) / 32; }
 
 // Where row `row` of 32 rows lies among their scales.
 STRATA_INLINE int scale_place(int row) { return row % 8 / 2 * 8 + row / 8 * 2 + row % 2; }

@@ -27,20 +27,31 @@ struct PromptStage {
     static constexpr int bytes = minimum + (minima ? w_scales : 0);
 };
 
-constexpr int prompt_depth = 3;
+// Stages in shared memory.
+template <int threads>
+constexpr int prompt_depth = threads == 256 ? 3 : 2;
 
 template <int sub, bool minima, int threads>
 struct PromptLoader {
     using Stage = PromptStage<sub, minima, threads>;
+    static constexpr int step = threads / 8;  // rows from one piece of a thread to its next
+    static constexpr int x_pieces = tile_rows_of_x / step, w_pieces = Stage::rows / step;
+    static constexpr int d_all = Stage::x_scales / 16, d_pieces = (d_all + threads - 1) / threads;
+    static constexpr int s_all = Stage::w_scales / 16, s_pieces = (s_all + threads - 1) / threads;
+    static constexpr int of_group = Stage::steps * 8;  // pieces of the scales of 32 rows
+
     const PromptWork& work;
     const PromptOperands& from;
     UnitRows* rows;  // [units_under_way]
     uint8_t* ring;   // [prompt_depth] stages
     int64_t stride, stages, unit, next = 0;
-    int64_t stage = 0;
-    int number = 0, slot = 0;  // of units so far; of the ring
+    int stage = 0, number = 0, slot = 0;  // of the unit; of units so far; of the ring
     RowsTile next_tile = {};
     int32_t next_result = 0;
+    // Where this thread's pieces of the next stage lie.
+    const uint8_t* x_at[x_pieces] = {};
+    const uint8_t* w_at = nullptr;
+    int64_t d_at[d_pieces] = {}, s_at[s_pieces] = {};
 
     // The rows of the first unit; a barrier follows.
     STRATA_METHOD void begin() {
@@ -58,18 +69,17 @@ struct PromptLoader {
     // Called once between two barriers, by the whole block.
     STRATA_METHOD void ask() {
         if (unit < work.units()) {
-            UnitRows& here = rows[number % units_under_way];
             if (stage == 0) {
+                find_pieces(rows[number % units_under_way]);
                 next = work.find(unit + stride, stride);
                 if (next < work.units()) next_tile = work.tile_of(next);
             }
-            copy_rows(here);
-            copy_weights(here.tile);
+            copy_stage(ring + slot * Stage::bytes);
             look_ahead();
             if (++stage == stages) stage = 0, unit = next, ++number;
         }
         commit_copies();
-        slot = slot + 1 == prompt_depth ? 0 : slot + 1;
+        slot = slot + 1 == prompt_depth<threads> ? 0 : slot + 1;
     }
 
     // The next unit's rows, in steps, so that nobody waits for them: its tile, its pairs, then into shared memory.
@@ -79,44 +89,50 @@ struct PromptLoader {
         if (stage == 2 || (stages < 3 && stage + 1 == stages)) put_rows(rows[(number + 1) % units_under_way], next_result);
     }
 
-    STRATA_METHOD void copy_rows(const UnitRows& here) {
-        uint8_t* to = ring + slot * Stage::bytes;
+    STRATA_METHOD void find_pieces(const UnitRows& here) {
+        const int64_t wide = stages * stage_codes, places = stages * Stage::steps;
+        const int row = thread_x() / 8, piece = thread_x() % 8 * 16;
         STRATA_UNROLL
-        for (int i = 0; i < tile_rows_of_x * 8 / threads; ++i) {
-            const int at = thread_x() + i * threads, row = at / 8, piece = at % 8;
-            const int64_t line = here.source[row] * stages + stage;
-            copy16(to + Stage::x + swizzled(row, piece * 16), from.x + line * stage_codes + piece * 16);
+        for (int i = 0; i < x_pieces; ++i) x_at[i] = from.x + here.source[row + i * step] * wide + piece;
+        const int64_t panel = (here.tile.expert - (work.tiles ? from.first_expert : 0)) * from.padded;
+        const int64_t first = panel + work.line_of(unit) * Stage::rows;
+        w_at = from.w + (first + row) * wide + piece;
+        STRATA_UNROLL
+        for (int i = 0; i < d_pieces; ++i) {
+            const int at = thread_x() + i * threads, each = Stage::steps / 4;
+            d_at[i] = at < d_all ? here.source[at / each] * places + at % each * 4 : 0;
         }
-        constexpr int pieces = Stage::x_scales / 16, each = Stage::steps / 4;
         STRATA_UNROLL
-        for (int first = 0; first < pieces; first += threads) {
-            const int at = first + thread_x();
-            if (at >= pieces) continue;
-            const int64_t place = (here.source[at / each] * stages + stage) * Stage::steps + at % each * 4;
-            copy16(to + Stage::d + at * 16, from.d + place);
-            if (minima) copy16(to + Stage::m + at * 16, from.m + place);
+        for (int i = 0; i < s_pieces; ++i) {
+            const int at = thread_x() + i * threads;
+            s_at[i] = (first / 32 + at / of_group) * places * 32 + at % of_group * 4;
         }
     }
 
-    STRATA_METHOD void copy_weights(const RowsTile& tile) {
-        uint8_t* to = ring + slot * Stage::bytes;
-        const int64_t panel = (tile.expert - (work.tiles ? from.first_expert : 0)) * from.padded;
-        const int64_t first = panel + unit % work.across * Stage::rows;
+    STRATA_METHOD void copy_stage(uint8_t* to) {
+        const int at = swizzled(thread_x() / 8, thread_x() % 8 * 16);  // rows `step` apart are swizzled alike
+        const int64_t next_rows = step * stages * stage_codes;
         STRATA_UNROLL
-        for (int i = 0; i < Stage::rows * 8 / threads; ++i) {
-            const int at = thread_x() + i * threads, row = at / 8, piece = at % 8;
-            copy16(to + Stage::w + swizzled(row, piece * 16),
-                   from.w + ((first + row) * stages + stage) * stage_codes + piece * 16);
+        for (int i = 0; i < x_pieces; ++i) {
+            copy16(to + Stage::x + at + i * step * stage_codes, x_at[i]);
+            x_at[i] += stage_codes;
         }
-        constexpr int pieces = Stage::w_scales / 16, of_group = Stage::steps * 8;  // 32 rows are a group
         STRATA_UNROLL
-        for (int start = 0; start < pieces; start += threads) {
-            const int at = start + thread_x();
-            if (at >= pieces) continue;
-            const int64_t group = first / 32 + at / of_group;
-            const int64_t place = (group * stages + stage) * Stage::steps * 32 + at % of_group * 4;
-            copy16(to + Stage::scale + at * 16, from.scale + place);
-            if (minima) copy16(to + Stage::minimum + at * 16, from.minimum + place);
+        for (int i = 0; i < w_pieces; ++i) copy16(to + Stage::w + at + i * step * stage_codes, w_at + i * next_rows);
+        w_at += stage_codes;
+        STRATA_UNROLL
+        for (int i = 0; i < d_pieces; ++i) {
+            const int piece = thread_x() + i * threads;
+            if (piece < d_all) copy16(to + Stage::d + piece * 16, from.d + d_at[i]);
+            if (minima && piece < d_all) copy16(to + Stage::m + piece * 16, from.m + d_at[i]);
+            d_at[i] += Stage::steps;
+        }
+        STRATA_UNROLL
+        for (int i = 0; i < s_pieces; ++i) {
+            const int piece = thread_x() + i * threads;
+            if (piece < s_all) copy16(to + Stage::scale + piece * 16, from.scale + s_at[i]);
+            if (minima && piece < s_all) copy16(to + Stage::minimum + piece * 16, from.minimum + s_at[i]);
+            s_at[i] += Stage::steps * 32;
         }
     }
 };

@@ -58,90 +58,121 @@ STRATA_INLINE void add_terms(const int32_t (&d)[4], const PlaceScales<minima>& s
     }
 }
 
-template <int sub, bool minima, int threads>
-STRATA_INLINE void compute_stage(const uint8_t* stage, const int64_t* words, int places, TreeSums<32>& sums, float* deep) {
-    using Stage = PromptStage<sub, minima, threads>;
-    constexpr int halves = 32 / sub;  // places of 32 columns
-    STRATA_ROLL
-    for (int first = 0; first < places; first += halves) {
-        uint32_t a[2][4], b[2][4];
-        STRATA_UNROLL
-        for (int i = 0; i < 2; ++i) {
-            load_fragments(stage + Stage::x, (warp() & 1) * 32 + 16 * i, first * sub, a[i]);
-            load_fragments(stage + Stage::w, (warp() >> 1) * 32 + 16 * i, first * sub, b[i]);
-        }
-        STRATA_UNROLL
-        for (int h = 0; h < halves; ++h) {
-            if (first + h >= places) continue;
-            PlaceScales<minima> s;
-            load_scales<Stage, minima>(stage, first + h, s);
-            const int64_t word = words[first + h];
-            STRATA_UNROLL
-            for (int i = 0; i < 2; ++i) {
-                STRATA_UNROLL
-                for (int j = 0; j < 4; ++j) {
-                    int32_t d[4];
-                    if constexpr (sub == 32) mma_s8(d, a[i], b[j / 2][j % 2], b[j / 2][2 + j % 2], magic_bits);
-                    else mma_s8_half(d, a[i][2 * h], a[i][2 * h + 1], b[j / 2][2 * h + j % 2], magic_bits);
-                    add_terms<minima>(d, s, i, j, sums.now + 16 * i + 4 * j);
-                }
-            }
-            if (word != 0) climb(sums, climb_of(word), deep, threads);
-        }
+// The operands of 32 codes: two tiles of 16 rows of x, four of 8 rows of the weight.
+struct Fragments {
+    uint32_t x[2][4], w[2][4];
+};
+
+template <class Stage>
+STRATA_INLINE void load_operands(const uint8_t* stage, int column, Fragments& f) {
+    STRATA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        load_rows(stage + Stage::x, (warp() & 1) * 32 + 16 * i, column, f.x[i]);
+        load_columns(stage + Stage::w, (warp() >> 1) * 32 + 16 * i, column, f.w[i]);
     }
 }
+
+// The stages of a block's units, one after the other, and the place that comes next.
+template <int sub, bool minima, int threads>
+struct PromptPlaces {
+    using Stage = PromptStage<sub, minima, threads>;
+    PromptLoader<sub, minima, threads> loader;
+    const uint8_t* stage = nullptr;
+    int slot = 0, at = 0;  // of the ring; of the stage
+    Fragments f = {};
+
+    STRATA_METHOD void next_stage() {
+        constexpr int depth = prompt_depth<threads>;
+        wait_for_copies<depth - 2>();
+        barrier();  // everyone's copies have landed, and nobody reads the slot that is filled next
+        loader.ask();
+        stage = loader.ring + slot * Stage::bytes;
+        slot = slot + 1 == depth ? 0 : slot + 1;
+        load_operands<Stage>(stage, 0, f);
+    }
+
+    // Adds the terms of the next place; its successor's operands are asked for while they are added.
+    STRATA_METHOD void add(float (&sums)[32]) {
+        if (at == 0) next_stage();
+        PlaceScales<minima> s;
+        load_scales<Stage, minima>(stage, at, s);
+        int32_t d[8][4];
+        const bool second = sub == 16 && (at & 1) != 0;
+        STRATA_UNROLL
+        for (int i = 0; i < 8; ++i) {
+            const uint32_t(&x)[4] = f.x[i / 4];
+            const uint32_t* w = f.w[i % 4 / 2] + i % 2 * 2;
+            if constexpr (sub == 32) mma_s8(d[i], x, w[0], w[1], magic_bits);
+            else mma_s8_half(d[i], second ? x[2] : x[0], second ? x[3] : x[1], second ? w[1] : w[0], magic_bits);
+        }
+        ++at;
+        if (at == Stage::steps) at = 0;
+        else if (sub == 32 || second) load_operands<Stage>(stage, at * sub, f);
+        STRATA_UNROLL
+        for (int i = 0; i < 8; ++i) add_terms<minima>(d[i], s, i / 4, i % 4, sums + 4 * i);
+    }
+};
 
 // y [results, count] of the unit's rows; `first` is the first row of the weight's tile.
-STRATA_INLINE void store_results(const UnitRows& rows, const float (&now)[32], float factor, int64_t first, int64_t count,
+STRATA_INLINE void store_results(const UnitRows& rows, const float (&sums)[32], float factor, int64_t first, int64_t count,
                                  float* y) {
     const int row = (warp() & 1) * 32 + lane() / 4;
-    const int64_t column = first + (warp() >> 1) * 32 + lane() % 4 * 2;
+    const int column = (warp() >> 1) * 32 + lane() % 4 * 2, left = static_cast<int>(count - first) - column;
     STRATA_UNROLL
-    for (int i = 0; i < 32; ++i) {
-        const int r = row + i / 16 * 16 + i % 4 / 2 * 8;
-        const int64_t c = column + i / 4 % 4 * 8 + i % 2;
-        if (r < rows.tile.count && c < count) y[rows.result[r] * count + c] = now[i] * factor;
+    for (int i = 0; i < 4; ++i) {
+        if (row + 8 * i >= rows.tile.count) continue;
+        float* to = y + rows.result[row + 8 * i] * count + first + column;
+        STRATA_UNROLL
+        for (int j = 0; j < 8; ++j)
+            if (j / 2 * 8 + j % 2 < left) to[j / 2 * 8 + j % 2] = sums[i / 2 * 16 + j / 2 * 4 + i % 2 * 2 + j % 2] * factor;
+    }
+}
+
+// All places of a unit, in the order of the tree: the result is in sums.odd.
+template <int sub, bool minima, int threads>
+STRATA_INLINE void add_unit(PromptPlaces<sub, minima, threads>& places, int count, TreeSums<32>& sums, float* deep) {
+    places.at = 0;
+    STRATA_ROLL
+    for (int pair = 0; pair < 16; ++pair) {
+        const int first = turn_of(2 * pair);
+        if (first >= count) continue;
+        clear(sums.even);
+        STRATA_ROLL
+        for (int i = own_of(first, count); i > 0; --i) places.add(sums.even);
+        clear(sums.odd);
+        STRATA_ROLL
+        for (int i = own_of(first + 16, count); i > 0; --i) places.add(sums.odd);
+        climb(sums, pair, count, deep, threads);
     }
 }
 
 template <int sub, bool minima, int threads>
-STRATA_INLINE void run_prompt(const PromptWork& work, const PromptOperands& from, const int64_t* order, float* y,
-                              int64_t count, int64_t scale_bits, unsigned char* shared) {
+STRATA_INLINE void run_prompt(const PromptWork& work, const PromptOperands& from, float* y, int64_t count,
+                              int64_t scale_bits, unsigned char* shared) {
     using Stage = PromptStage<sub, minima, threads>;
     SHARED(UnitRows, rows, units_under_way);
     float* const deep = reinterpret_cast<float*>(shared) + thread_x();
     uint8_t* const ring = shared + deep_levels * 32 * threads * 4;
-    const int64_t stride = grid_x(), stages = stages_of(from.cols), places = from.cols / sub;
+    const int64_t stride = grid_x();
     int64_t unit = work.find(block_x(), stride);
-    PromptLoader<sub, minima, threads> loader = {work, from, rows, ring, stride, stages, unit};
-    loader.begin();
+    PromptPlaces<sub, minima, threads> places = {{work, from, rows, ring, stride, stages_of(from.cols), unit}};
+    places.loader.begin();
     barrier();
-    for (int i = 0; i + 1 < prompt_depth; ++i) {
-        loader.ask();
+    for (int i = 0; i + 1 < prompt_depth<threads>; ++i) {
+        places.loader.ask();
         barrier();
     }
-    int slot = 0, number = 0;
-    for (; unit < work.units(); unit = work.find(unit + stride, stride), ++number) {
+    for (int number = 0; unit < work.units(); unit = work.find(unit + stride, stride), ++number) {
         TreeSums<32> sums;
-        clear(sums.now);
-        STRATA_ROLL
-        for (int64_t stage = 0; stage < stages; ++stage) {
-            wait_for_copies<prompt_depth - 2>();
-            barrier();  // everyone's copies have landed, and nobody reads the slot that is filled next
-            loader.ask();
-            const int64_t before = stage * Stage::steps, left = places - before;
-            compute_stage<sub, minima, threads>(ring + slot * Stage::bytes, order + before,
-                                                static_cast<int>(left < Stage::steps ? left : Stage::steps), sums, deep);
-            slot = slot + 1 == prompt_depth ? 0 : slot + 1;
-        }
+        add_unit(places, static_cast<int>(from.cols / sub), sums, deep);
         const UnitRows& here = rows[number % units_under_way];
         const int64_t bits = work.tiles ? work.table[here.tile.expert].scale_bits[work.kind] : scale_bits;
-        store_results(here, sums.now, float_of_bits(static_cast<uint32_t>(bits)), unit % work.across * Stage::rows, count, y);
+        store_results(here, sums.odd, float_of_bits(static_cast<uint32_t>(bits)), work.line_of(unit) * Stage::rows, count, y);
     }
 }
 
 STRATA_KERNEL_OF(STRATA_THREADS, prompt_products,
-                 (const int64_t* order, const uint8_t* x, const float* d, const float* m, const uint8_t* w,
+                 (const uint8_t* x, const float* d, const float* m, const uint8_t* w,
                   const float* scale, const float* minimum, const RowsTile* tiles, const int32_t* tile_starts,
                   const int32_t* pairs, const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t rows,
                   int64_t top_k, int64_t kind, int64_t format, float* y, int64_t count, int64_t cols, int64_t padded,
@@ -151,7 +182,7 @@ STRATA_KERNEL_OF(STRATA_THREADS, prompt_products,
     const PromptWork work = prompt_work(tiles, tile_starts, pairs, table, first_expert, experts, (count + high - 1) / high,
                                         rows, top_k, kind, format);
     const PromptOperands from = {x, d, m, w, scale, minimum, cols, padded, first_expert};
-    run_prompt<STRATA_SUB, STRATA_MINIMA != 0, threads>(work, from, order, y, count, scale_bits, shared);
+    run_prompt<STRATA_SUB, STRATA_MINIMA != 0, threads>(work, from, y, count, scale_bits, shared);
 }
 
 }  // namespace strata::STRATA_ISA

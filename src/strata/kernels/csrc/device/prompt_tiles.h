@@ -23,10 +23,15 @@ struct PromptWork {
     STRATA_METHOD int64_t units() const { return count * across; }
 
     STRATA_METHOD RowsTile tile_of(int64_t unit) const {
-        const int64_t index = unit / across;
+        const int64_t index = static_cast<uint32_t>(unit) / static_cast<uint32_t>(across);  // short in 32 bits
         if (tiles) return tiles[begin + index];
         const int64_t first = index * tile_rows_of_x, left = rows - first;
         return {0, static_cast<int32_t>(first), static_cast<int32_t>(left < tile_rows_of_x ? left : tile_rows_of_x), 0};
+    }
+
+    // Tile of the weight's rows.
+    STRATA_METHOD int64_t line_of(int64_t unit) const {
+        return static_cast<uint32_t>(unit) % static_cast<uint32_t>(across);
     }
 
     STRATA_METHOD bool has(int64_t unit) const {
