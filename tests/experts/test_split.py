@@ -135,6 +135,30 @@ def test_the_balance_is_where_the_slower_side_is_fastest():
     assert balance(0, cpu, pcie) == balance(1, cpu, pcie) == 0 and balance(2, cpu, pcie) == 1
 
 
+@given(
+    starts=st.tuples(st.floats(0.0, 1e-3), st.floats(0.0, 1e-3)),
+    eaches=st.tuples(st.floats(0.0, 1e-3), st.floats(0.0, 1e-3)),
+    misses=st.integers(2, 330),
+)
+def test_the_crossing_of_the_lines_is_what_trying_all_finds(starts, eaches, misses):
+    cpu, pcie = Line(starts[0], eaches[0]), Line(starts[1], eaches[1])
+
+    def slower(n):
+        return max(pcie.at(n), cpu.at(misses - n))
+
+    found = balance(misses, cpu, pcie)
+    assert 1 <= found < misses
+    assert slower(found) <= min(map(slower, range(1, misses))) * (1 + 1e-12)
+
+
+def test_a_table_keeps_what_it_is_not_asked_to_find_anew():
+    split = Split(Line(10e-6, 40e-6), Line(5e-6, 60e-6), 64)
+    first = split.table()
+    split.cpu = Line(10e-6, 400e-6)
+    again = split.table(9)
+    assert (again[9:] == first[9:]).all() and (again[:9] == split.table()[:9]).all()
+
+
 def test_lines_fit_what_was_measured():
     fitted = fit_line([(1, 11.0), (2, 13.0), (4, 17.0)])
     assert fitted.start == pytest.approx(9) and fitted.each == pytest.approx(2)

@@ -80,11 +80,13 @@ def choose_swaps(
     that count on the same free space beside it may not both). Misses that fit into free space need no gain.
     """
     available = np.broadcast_to((sizes > 0)[:, None], counts.shape).copy()
+    held = np.zeros(counts.shape, bool)
+    wide = counts.shape[1]
+    held.reshape(-1)[np.fromiter((layer * wide + e for layer, e in frames.held), np.int64, len(frames.held))] = True
+    if not (available & ~held & (counts > 0.0)).any():
+        return []
     for owner in busy:
         available[owner] = False
-    held = np.zeros(counts.shape, bool)
-    for owner in frames.held:
-        held[owner] = True
     looked_at = 4 * settings.swaps
     cold = _extremes(counts, available & held, looked_at)
     found: list[Swap] = []

@@ -52,6 +52,10 @@ class Counters:
         """[layers, 3]: distinct experts by way, each counted once per call."""
         return self.ledger[:, 3:6]
 
+    def missing(self) -> npt.NDArray[np.int64]:
+        """[layers]: distinct experts without a frame in each layer's last call."""
+        return self.ledger[:, 7] + self.ledger[:, 8]
+
     def last(self, layer: int) -> LastCall:
         """The layer's last call."""
         _, pcie, cpu, gpu_ns, wait_ns = (int(v) for v in self.ledger[layer, 6:11])

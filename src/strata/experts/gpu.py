@@ -67,6 +67,8 @@ class GpuExperts:
     """Blocks given back because memory was short."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """The last one of each layer."""
+    reach: int = 17
+    """So many numbers of misses are looked at when the split is corrected: twice what a call ever had."""
 
     def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """See `Experts.run`; all tensors are on the device. Never waits on the host."""
@@ -93,8 +95,7 @@ class GpuExperts:
         """See `Experts.end_step`: settle failures, correct the split, adapt."""
         self.device.synchronize()
         self.steps += 1
-        for layer in self.split.kind:
-            self.counters.rows[layer] += self.rows
+        self.counters.rows[list(self.split.kind)] += self.rows
         answers = self.answerer.drain()
         self.counters.answered(answers)
         self.answers.update({answer.layer: answer for answer in answers})
@@ -124,15 +125,18 @@ class GpuExperts:
     def correct_split(self) -> None:
         """Tell each layer's split how its last call went, and publish what follows."""
         self.read_ledger()
-        for layer, kind in self.split.kind.items():
+        missing = self.counters.missing()
+        for layer in np.flatnonzero(missing).tolist():
             last, answer = self.counters.last(layer), self.answers.get(layer)
             on_cpu = last.misses - last.over_pcie
-            if last.misses and (not on_cpu or answer is not None):
+            if not on_cpu or answer is not None:
                 cpu_seconds = answer.nanoseconds * 1e-9 if on_cpu and answer is not None else 0.0
-                split = self.split.splits[self.split.sizes[kind]]
+                split = self.split.splits[self.split.sizes[self.split.kind[layer]]]
                 split.observe(last.misses, last.over_pcie, last.gpu_seconds + last.wait_seconds, cpu_seconds)
-        tables = np.stack([self.split.splits[size].table() for size in self.split.sizes])
-        self.split.tables.copy_(torch.from_numpy(tables))
+        if missing.any():
+            self.reach = max(self.reach, 2 * int(missing.max()) + 1)
+            tables = np.stack([self.split.splits[size].table(self.reach) for size in self.split.sizes])
+            self.split.tables.copy_(torch.from_numpy(tables))
 
     def adapt(self) -> None:
         """Count the uses since the last round, and begin the swaps that they ask for; look at the free memory."""

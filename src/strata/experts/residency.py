@@ -13,6 +13,8 @@ from strata.kernels.views import ExpertBank
 from strata.store.blobs import PLANES, weights_of
 
 Ints = npt.NDArray[np.int64]
+At = int | tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]
+"""A layer, or (layers, experts)."""
 
 FIXED = 6
 """From this column on an entry does not depend on the place: factors, and formats (with the tier)."""
@@ -33,43 +35,53 @@ class ResidencyTable:
         """The same in VRAM."""
         self.entries = torch.zeros(layers, experts, COLUMNS, dtype=torch.int64, device=device)
         """int64 [layers, experts, COLUMNS] on the device."""
+        self.host = torch.zeros(layers, experts, COLUMNS, dtype=torch.int64, pin_memory=device.type == "cuda")
+        """The same, as of the last `publish`."""
         self.fixed = np.zeros((layers, experts, COLUMNS - FIXED), np.int64)
         for layer, bank in banks.items():
             for expert in range(len(bank.gate)):
                 self.fixed[layer, expert] = entry(weights_of(bank, expert), [(0, 0)] * 3)[FIXED:]
-        self.changed = set(banks)
+        self.changed = {(layer, expert) for layer, bank in banks.items() for expert in range(len(bank.gate))}
         self.publish()
 
     def set_pinned(self, owner: Owner, addresses: Sequence[int]) -> None:
         """The expert's planes lie in memory that the device reads in place."""
         self.pinned[owner] = addresses
-        self.changed.add(owner[0])
+        self.changed.add(owner)
 
     def set_frame(self, owner: Owner, addresses: Sequence[int]) -> None:
         """The expert's planes lie in VRAM."""
         self.frames[owner] = addresses
-        self.changed.add(owner[0])
+        self.changed.add(owner)
 
     def drop_frame(self, owner: Owner) -> None:
         """The expert leaves VRAM."""
         self.frames[owner] = 0
-        self.changed.add(owner[0])
+        self.changed.add(owner)
 
-    def tier(self, layer: int) -> Ints:
-        """[experts]"""
-        framed, pinned = self.frames[layer].any(axis=-1), self.pinned[layer].any(axis=-1)
+    def tier(self, at: At) -> Ints:
+        """Of all experts of a layer, or of those at (layers, experts)."""
+        framed, pinned = self.frames[at].any(axis=-1), self.pinned[at].any(axis=-1)
         return np.where(framed, Tier.FRAME, np.where(pinned, Tier.PINNED, Tier.HOST)).astype(np.int64)
 
     def publish(self) -> None:
-        """Bring what changed to the device, before everything that is launched from now on."""
-        for layer in sorted(self.changed):
-            tier = self.tier(layer)
-            planes = np.where((tier == Tier.FRAME)[:, None], self.frames[layer], self.pinned[layer])
-            self.entries[layer].copy_(torch.from_numpy(self.rows(layer, planes, tier)))
+        """Bring what changed to the device, before everything that is launched from now on.
+
+        A copy may still be under way when the host writes here again: whatever it wrote goes there again, after it.
+        """
+        if not self.changed:
+            return
+        layers, experts = np.array(list(self.changed)).T
+        at = (layers, experts)
+        tier = self.tier(at)
+        planes = np.where((tier == Tier.FRAME)[:, None], self.frames[at], self.pinned[at])
+        self.host.numpy()[at] = self.rows(at, planes, tier)
+        for layer in sorted(set(layers.tolist())):
+            self.entries[layer].copy_(self.host[layer], non_blocking=True)
         self.changed.clear()
 
-    def rows(self, layer: int, planes: Ints, tier: Ints) -> Ints:
-        """Entries [experts, COLUMNS] of experts whose planes lie at `planes` [experts, PLANES] in `tier` [experts]."""
-        rows = np.concatenate([planes[:, 0::2], planes[:, 1::2], self.fixed[layer]], axis=1)
+    def rows(self, at: At, planes: Ints, tier: Ints) -> Ints:
+        """Entries [.., COLUMNS] of the experts at `at` whose planes lie at `planes` [.., PLANES] in `tier`."""
+        rows = np.concatenate([planes[:, 0::2], planes[:, 1::2], self.fixed[at]], axis=1)
         rows[:, -1] |= tier << TIER_SHIFT
         return rows

@@ -65,7 +65,15 @@ def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
 
 def balance(misses: int, cpu: Line, pcie: Line) -> int:
     """How many of `misses` over PCIe make the slower side fastest; one at least on each side where there are two."""
-    return min(range(1, misses), key=lambda n: (max(pcie.at(n), cpu.at(misses - n)), n), default=0)
+    if misses < 2:
+        return 0
+    near = range(1, misses)
+    if pcie.each > 0.0 and cpu.each > 0.0:
+        # Where the lines cross, give or take what rounding does.
+        cross = int((cpu.start - pcie.start + cpu.each * misses) / (pcie.each + cpu.each))
+        first = min(max(cross - 1, 1), misses - 1)
+        near = range(first, max(first + 1, min(cross + 3, misses)))
+    return min(near, key=lambda n: (max(pcie.at(n), cpu.at(misses - n)), n))
 
 
 def fixed_table(share: float, most: int) -> npt.NDArray[np.int32]:
@@ -115,10 +123,16 @@ class Split:
         """Buckets in which another policy than the best one is being tried."""
         self.seconds = 0.0
         self.trial_seconds = 0.0
+        self.known_table = np.array([self.over_pcie(m) for m in range(most + 1)], np.int32)
 
-    def table(self) -> npt.NDArray[np.int32]:
-        """[most + 1]: for every number of misses, how many of them go over PCIe now."""
-        return np.array([self.over_pcie(m) for m in range(self.most + 1)], np.int32)
+    def table(self, reach: int | None = None) -> npt.NDArray[np.int32]:
+        """[most + 1]: for every number of misses, how many of them go over PCIe now.
+
+        Only the first `reach` (all) are found anew, which takes some microseconds each.
+        """
+        count = self.most + 1 if reach is None else min(reach, self.most + 1)
+        self.known_table[:count] = [self.over_pcie(m) for m in range(count)]
+        return self.known_table.copy()
 
     def over_pcie(self, misses: int) -> int:
         """Experts over PCIe of `misses`."""
