@@ -23,6 +23,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ("simple", "products", "prompts", "mixers", "engine", "tiers")
 """In the order of what they build on."""
+CACHE = Path(tempfile.gettempdir()) / "strata-device-kernels"
+"""Compiled kernels, for all topics and later calls."""
 
 
 def build(python: str) -> None:
@@ -66,6 +68,34 @@ def show(name: str, value: Any, indent: int = 0) -> None:
         print(f"{space}{name}: {value}")
 
 
+def alone(name: str, device: str) -> dict[str, Any]:
+    """What a topic finds in a process of its own: what one does to the driver's context is not another's."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, __file__, "--only", name, "--device", device, "--out", folder]
+        code = subprocess.run(command, check=False).returncode
+        file = Path(folder) / "device.json"
+        found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    ended: dict[str, Any] = {"error": f"the process ended with {code}"}
+    return found if name in found else {name: ended}
+
+
+def here(name: str, device_name: str) -> dict[str, Any]:
+    """What a topic finds in this process, and what it ran on."""
+    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(Path(__file__).parent)]
+    torch = importlib.import_module("torch")
+    device = importlib.import_module("strata.kernels.devices").open_device(device_name, CACHE)
+    found = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
+        "device": device.name,
+    }
+    print(f"== {name}", flush=True)
+    found[name] = run_topic(name, device)
+    show(name, found[name])
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", action="store_true")
@@ -77,25 +107,13 @@ def main() -> int:
     if wanted.build:
         build(sys.executable)
         print(f"built in {time.monotonic() - began:.0f} s", flush=True)
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(Path(__file__).parent)]
-    torch = importlib.import_module("torch")
-    devices = importlib.import_module("strata.kernels.devices")
-    found: dict[str, Any] = {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d %H:%M:%S"),
-    }
-    with tempfile.TemporaryDirectory() as cache:
-        device = devices.open_device(wanted.device, Path(cache))
-        found["device"] = device.name
-        for name in wanted.only:
-            print(f"== {name}", flush=True)
-            found[name] = run_topic(name, device)
-            show(name, found[name])
-            # After every topic: a machine that is taken away keeps what was found.
-            (wanted.out / "device.json").write_text(json.dumps(found, indent=1, default=str))
+    run, found = here if len(wanted.only) == 1 else alone, dict[str, Any]()
+    for name in wanted.only:
+        found |= run(name, wanted.device)
+        # After every topic: a machine that is taken away keeps what was found.
+        (wanted.out / "device.json").write_text(json.dumps(found, indent=1, default=str))
     failed = [name for name in wanted.only if "error" in found[name]]
-    print(f"failed: {', '.join(failed)}" if failed else "no topic failed")
+    print(f"failed: {', '.join(failed)}" if failed else "no topic failed", flush=True)
     return 1 if failed else 0
 
 

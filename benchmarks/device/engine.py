@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from drawn_model import Formats
 from engine_decode import REAL, TINY, Drawn, curve_of, decode, learned
-from engine_equal import equalities
+from engine_equal import assembled, equalities
 from engine_prompt import prompt
 from engine_trace import ahead, kernels, parts
 from expert_pool import host_blocks
@@ -132,6 +132,7 @@ def run(device: Device, out: dict[str, Any]) -> None:
     equal: dict[str, object] = {}
     out["equal"] = equal
     report.part("equal", 100, lambda: equalities(device, native, equal))
+    report.part("assembled", 40, lambda: assembled(device))
     emulated = device.torch_device.type == "cpu"
     scale, blocks = TINY if emulated else REAL, host_blocks(device.torch_device)
     for name, formats in FORMATS.items():

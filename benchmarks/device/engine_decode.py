@@ -29,8 +29,9 @@ from strata.kernels.device import Device
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.native import Native
 from strata.models.base import Model
-from strata.models.weights import dense_weights, weight_bytes
+from strata.models.weights import row_tables
 from strata.runtime.apart import Apart
+from strata.runtime.on_device import dense_bytes
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.memory import Memory
@@ -95,6 +96,8 @@ class Drawn:
         self.model, pool = drawn_model(self.shape, formats, self.ops, self.device.torch_device, blocks=blocks)
         assert pool is not None
         self.pool = pool
+        for table in row_tables(self.model):
+            self.device.leave(table)
         self.device.synchronize()
         return {"bytes of an expert": pool.layout.nbytes, "experts GiB": round(self.all_gib, 1)}
 
@@ -190,15 +193,6 @@ def pretend(runner: DeviceRunner, slot: int, context: int) -> None:
         for name, tensor in (*runner.states.planes(), *runner.states.recurrent()):
             tensor.normal_().mul_(1.0 if name.split(".")[1] in ("k", "v", "raw", "block") else 0.1)
     runner.states.commit(slot, context, runner.ops)
-
-
-def dense_bytes(model: Model) -> int:
-    """Every dense matrix that a step reads whole: tables of rows (embeddings) are not."""
-    tables = {id(model.embedding)}  # type: ignore[attr-defined]
-    for block in model.blocks:  # type: ignore[attr-defined]
-        if getattr(block, "ngram", None) is not None:
-            tables |= {id(shard) for shard in block.ngram.table.shards}
-    return sum(weight_bytes(w) for w in dense_weights(model) if id(w) not in tables)
 
 
 def state_bytes(runner: DeviceRunner, shape: Shape, context: int) -> int:

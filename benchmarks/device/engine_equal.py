@@ -1,5 +1,6 @@
 """Whole models on a device against the CPU, bit for bit: all operations, then with the experts in several places."""
 
+import tempfile
 from collections.abc import Callable
 
 import numpy as np
@@ -7,11 +8,15 @@ import torch
 from drawn_model import Formats, drawn_model
 from drawn_model import shape_of as drawn_shape
 
+from strata.assemble import load as assemble
 from strata.checkpoint.demo import model_path
 from strata.checkpoint.locate import open_checkpoint
 from strata.checks.tiers import experts_at
 from strata.core.limits import Limits
+from strata.core.log import Level, Log
 from strata.core.window import Window
+from strata.engine.events import Token
+from strata.engine.request import Request
 from strata.experts.gpu import GpuExperts
 from strata.experts.placing import side_of
 from strata.kernels.cpu_ops import CpuOps
@@ -21,6 +26,7 @@ from strata.kernels.native import Native
 from strata.kernels.ops import Ops
 from strata.models.base import Model
 from strata.models.registry import build_model
+from strata.plan.wishes import Wishes
 from strata.runtime.apart import Apart
 from strata.runtime.runner import DeviceRunner
 from strata.state.memory import Memory
@@ -104,6 +110,32 @@ def cases(emulated: bool) -> dict[str, tuple[Build, int]]:
             return drawn_model(drawn_shape(arch, 4, "tiny"), formats, ops, torch.device("cpu"))[0]
 
         found[arch] = build, 8 if emulated else 90
+    return found
+
+
+def answered(device: str, vram_gib: float | None, tokens: int) -> tuple[list[int], dict[str, object]]:
+    """A greedy answer of the demo as `strata run` gives it, and what was decided."""
+    with tempfile.TemporaryDirectory() as folder:
+        wishes = Wishes(device=device, vram_gib=vram_gib, ctx_size=512, cache_dir=folder)  # type: ignore[arg-type]
+        engine = assemble(None, wishes, Log(Level.WARNING)).engine
+        engine.start()
+        try:
+            events = engine.submit(Request("a", tuple(range(40, 90)), tokens)).events()
+            found = [event.token for event in events if isinstance(event, Token)]
+            return found, dict(engine.status()["plan"])  # type: ignore[call-overload]
+        finally:
+            engine.stop()
+
+
+def assembled(device: Device) -> dict[str, object]:
+    """The demo through everything that a command uses, at several budgets, against the CPU."""
+    name, tokens = ("emulator", 3) if device.torch_device.type == "cpu" else ("cuda", 40)
+    expected, _ = answered("cpu", None, tokens)
+    found: dict[str, object] = {}
+    for gib in (None, 0.01, 0.0):
+        got, plan = answered(name, gib, tokens)
+        found[f"--vram-gib {'auto' if gib is None else gib}"] = {"equal": got == expected, "tokens": len(got)}
+        found["plan"] = plan
     return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from strata.checks.profile import kind_of
+from strata.experts.gpu import GpuExperts
 from strata.runtime.runner import DeviceRunner
 
 STEPS = 4
@@ -86,7 +87,9 @@ def ahead(runner: DeviceRunner) -> dict[str, float]:
 
     Where a step needed the host in between, the first could not be had: the host does nothing but start them.
     """
-    program = next(reversed(runner.forwarder.recorded.values())).program
+    shape, recorded = next(reversed(runner.forwarder.recorded.items()))
+    program, experts = recorded.program, runner.model.experts.inner
+    assert isinstance(experts, GpuExperts)
     torch.cuda.synchronize()
     began = time.perf_counter()
     for _ in range(16):
@@ -100,4 +103,5 @@ def ahead(runner: DeviceRunner) -> dict[str, float]:
         program.run()
         torch.cuda.synchronize()
         alone.append(time.perf_counter() - began)
+    experts.counters.rows[list(experts.calls)] += (16 + len(alone)) * shape.rows
     return {"16 ahead, each": through / 16 * 1e3, "to start one": started / 16 * 1e3, "alone": sorted(alone)[4] * 1e3}
