@@ -2,7 +2,7 @@
 
 import torch
 
-from strata.kernels.device import GROUP, THREADS, Device, Kernel, blocks_for
+from strata.kernels.device import GROUP, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
 
 RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
@@ -11,6 +11,8 @@ RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
 NARROW = 512
 """Values of a row up to which one group of lanes does it alone."""
 NARROW_THREADS = 128
+WIDE_THREADS = 1024
+"""A wide row's block: 32 groups of lanes bring it in and write it, one sums."""
 WIDE_BYTES = 96 << 10
 """Shared memory up to which a wide row is kept there; every GPU that is supported has it."""
 
@@ -27,7 +29,7 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
         at = floats(device, "rms_norm: weight", device.resident(weight), (length,))
     rows, eps = x.numel() // group, float(eps)
     if NARROW < group <= WIDE_BYTES // 4 and rows:
-        device.launch(RMS_WIDE, (rows, 1, 1), THREADS, 4 * group, source, at, y.data_ptr(), group, length, eps)
+        device.launch(RMS_WIDE, (rows, 1, 1), WIDE_THREADS, 4 * group, source, at, y.data_ptr(), group, length, eps)
     else:
         grid = blocks_for(rows, NARROW_THREADS // GROUP)
         device.launch(RMS_NARROW, grid, NARROW_THREADS, 0, source, at, y.data_ptr(), rows, group, length, eps)

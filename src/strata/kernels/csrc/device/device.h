@@ -8,6 +8,7 @@
 //     sync_warp()                    the group of 32; here and below all 32 lanes must come to the same place
 //     shuffle_xor(v, mask), shuffle(v, source_lane), ballot(bool), any_of(bool)   float, int32_t or uint32_t
 //     lane_tree(v)                   docs/numerics.md, rule 5; the sum in every lane
+//     largest_of_lanes(v)            of uint32_t, in every lane
 //     SHARED(type, name, count)      a static array of the block; DYNAMIC_SHARED(type, name) the launch's bytes
 //     fma(a, b, c)                   one rounding; square_root(x) IEEE; dot4(a, b, c) four signed bytes each, plus c
 //     atomic_add, atomic_max         on int32_t, the old value; floats are never added atomically
@@ -46,6 +47,18 @@ STRATA_INLINE int warp() { return thread_x() >> 5; }
 STRATA_INLINE float lane_tree(float v) {
     for (int mask = 16; mask > 0; mask >>= 1) v = v + shuffle_xor(v, mask);
     return v;
+}
+
+STRATA_INLINE uint32_t largest_of_lanes(uint32_t v) {
+#if defined(STRATA_LARGEST_OF_LANES)
+    return STRATA_LARGEST_OF_LANES(v);
+#else
+    for (int mask = 16; mask > 0; mask >>= 1) {
+        const uint32_t other = shuffle_xor(v, mask);
+        v = other > v ? other : v;
+    }
+    return v;
+#endif
 }
 
 // The number of this thread among all threads of a one-dimensional grid: an element of an elementwise kernel.

@@ -72,6 +72,10 @@ STRATA_INLINE uint32_t ballot(bool is) { return __ballot_sync(0xffffffffu, is); 
 STRATA_INLINE int32_t dot4(int32_t a, int32_t b, int32_t c) { return __dp4a(a, b, c); }
 STRATA_INLINE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+#if __CUDA_ARCH__ >= 800  // one instruction
+#define STRATA_LARGEST_OF_LANES(v) __reduce_max_sync(0xffffffffu, v)
+#endif
+
 // blocks.h has it bit by bit; this is one instruction. Exact but for the bits of a NaN, which no rule fixes.
 #define STRATA_HALF_TO_FLOAT(half)                                                     \
     float value;                                                                       \

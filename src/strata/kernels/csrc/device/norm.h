@@ -4,14 +4,27 @@
 // group sums it (the rule leaves one chain of additions per lane), and the whole block writes the result.
 #pragma once
 
-#include "device.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
-// sum of a_i b_i over a row, in every lane.
+// sum of a_i b_i over a row, in every lane. What a lane waits for is memory, so it asks for eight values before it adds
+// the first of them.
 STRATA_INLINE float lane_dot(const float* a, const float* b, int64_t n) {
+    constexpr int batch = 8;
     float acc = 0.0f;
-    for (int64_t i = lane(); i < n; i += 32) acc = fma(a[i], b[i], acc);
+    int64_t i = lane();
+    for (; i + 32 * (batch - 1) < n; i += 32 * batch) {
+        float left[batch], right[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            left[k] = a[i + 32 * k];
+            right[k] = b[i + 32 * k];
+        }
+        UNROLL
+        for (int k = 0; k < batch; ++k) acc = fma(left[k], right[k], acc);
+    }
+    for (; i < n; i += 32) acc = fma(a[i], b[i], acc);
     return lane_tree(acc);
 }
 

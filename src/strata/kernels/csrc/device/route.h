@@ -5,14 +5,6 @@
 
 namespace strata::STRATA_ISA {
 
-STRATA_INLINE uint32_t largest_of_lanes(uint32_t v) {
-    for (int mask = 16; mask > 0; mask >>= 1) {
-        const uint32_t other = shuffle_xor(v, mask);
-        v = other > v ? other : v;
-    }
-    return v;
-}
-
 // The best expert of this lane: its rank (0: none is left) and the lower id among equals.
 struct Best {
     uint32_t rank;
@@ -20,9 +12,16 @@ struct Best {
 };
 
 STRATA_INLINE Best best_of_lane(const uint32_t* ranks, int experts) {
+    constexpr int batch = 8;  // asked for before the first is looked at: the others wait for this lane
     Best best = {0, 0x7fffffff};
-    for (int i = lane(); i < experts; i += 32)
-        if (ranks[i] > best.rank) best = {ranks[i], i};
+    for (int i = lane(); i < experts; i += 32 * batch) {
+        uint32_t rank[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) rank[k] = i + 32 * k < experts ? ranks[i + 32 * k] : 0;
+        UNROLL
+        for (int k = 0; k < batch; ++k)
+            if (rank[k] > best.rank) best = {rank[k], i + 32 * k};
+    }
     return best;
 }
 

@@ -40,6 +40,28 @@ struct Border {
     int surplus;  // blocks of this very rank that do not fit: the first ones are left out
 };
 
+// Of 256 counts, the digit at which `above` and the counts from the highest digit down reach `keep`: found = {digit, how
+// many are above it, its count}. Each lane looks at eight digits.
+STRATA_INLINE void find_digit(const int32_t* digits, int above, int keep, int32_t* found) {
+    constexpr int each = 8;
+    const int highest = 255 - each * lane();
+    int32_t count[each], own = 0;
+    UNROLL
+    for (int k = 0; k < each; ++k) own += count[k] = digits[highest - k];
+    int before = own;  // of the lanes up to this one
+    for (int step = 1; step < 32; step *= 2) {
+        const int32_t other = shuffle(before, most(lane() - step, 0));
+        if (lane() >= step) before += other;
+    }
+    int run = above + before - own;
+    if (run >= keep || run + own < keep) return;
+    int k = 0;
+    while (run + count[k] < keep) run += count[k++];
+    found[0] = highest - k;
+    found[1] = run;
+    found[2] = count[k];
+}
+
 // The rank of the `keep`-th best of `count` scores, 1 <= keep <= count, digit by digit.
 STRATA_INLINE Border border_of(const float* scores, int count, int keep, int32_t* digits, int32_t* found) {
     uint32_t prefix = 0, mask = 0;
@@ -52,13 +74,7 @@ STRATA_INLINE Border border_of(const float* scores, int count, int keep, int32_t
             if ((rank & mask) == prefix) atomic_add(digits + (rank >> shift & 255), 1);
         }
         barrier();
-        if (thread_x() == 0) {
-            int digit = 255, run = above;
-            while (run + digits[digit] < keep) run += digits[digit--];
-            found[0] = digit;
-            found[1] = run;
-            found[2] = digits[digit];
-        }
+        if (warp() == 0) find_digit(digits, above, keep, found);
         barrier();
         prefix |= static_cast<uint32_t>(found[0]) << shift;
         mask |= 255u << shift;
