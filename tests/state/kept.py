@@ -18,6 +18,8 @@ from strata.state.tiers import Disk, Tiers
 from strata.state.writer import Writer
 
 PAGE = 4
+PAIRED = 1000
+"""Entries are tokens; with a drafting head, this many times the token after it (and one) is added."""
 
 
 class TokenPages:
@@ -64,11 +66,11 @@ class Kept:
         self.contents = TokenPages(slots, pages, PAGE, state_bytes)
         self.table = PageTable(slots, -(-context // PAGE), pages, PAGE, rewrites)
         self.said = StringIO()
-        tree = PrefixTree(PAGE, recurrent=bool(state_bytes), root_key=b"root")
+        tree = PrefixTree(PAGE, bool(state_bytes), b"root", rewrites)
         archive = None
         if folder is not None:
             state = {"checksum": state_bytes} if state_bytes else {}
-            made = Archive(folder, b"root", {"tokens": self.contents.page_bytes}, state, PAGE)
+            made = Archive(folder, b"root", {"tokens": self.contents.page_bytes}, state, PAGE, rewrites)
             archive = Disk(made, Writer(made, self.contents.gather), disk)
         self.tiers = Tiers(tree, self.table, self.contents, ram, archive, Log(stream=self.said))
         self.cache = PrefixCache(self.tiers, spacing or Spacing(PAGE, 2 * PAGE))
@@ -95,11 +97,20 @@ class Kept:
             page = self.table.held[slot][position // PAGE]
             assert self.table.holders[page] == 1, "written into a shared page"
             self.contents.pages[page, position % PAGE] = token
-        for position in range(max(0, len(sequence) - self.table.rewrites), len(sequence)):
-            assert self.table.holders[self.table.held[slot][position // PAGE]] == 1, "a shared entry is written again"
+        first = max(0, len(sequence) - self.table.rewrites)
         sequence += tokens
+        if self.table.rewrites:
+            for position in range(first, len(sequence) - 1):
+                self.pair(slot, position, sequence[position + 1])
         self.table.shrink(slot, len(sequence))
         self.cache.committed(slot, np.array(sequence))
+
+    def pair(self, slot: int, position: int, token: int) -> None:
+        """What a drafting head leaves: an entry that depends on the token after it too."""
+        page = self.table.held[slot][position // PAGE]
+        assert self.table.holders[page] == 1, "a shared entry is written again"
+        entry = int(self.contents.pages[page, position % PAGE])
+        self.contents.pages[page, position % PAGE] = entry % PAIRED + PAIRED * (token + 1)
 
     def read(self, slot: int, tokens: Sequence[int], marks: Sequence[int] = (), most: int | None = None) -> int:
         """Seat and read to the end, stopping where asked -> tokens that were not read."""
@@ -124,7 +135,9 @@ class Kept:
         """Every position of the slot's sequence reads what was written."""
         sequence, held = self.contents.sequences[slot], self.table.held[slot]
         found = [int(self.contents.pages[held[p // PAGE], p % PAGE]) for p in range(len(sequence))]
-        assert found == sequence
+        assert [entry % PAIRED for entry in found] == sequence
+        if self.table.rewrites:
+            assert [entry // PAIRED - 1 for entry in found[:-1]] == sequence[1:]
 
     def check(self) -> None:
         self.cache.check()

@@ -70,9 +70,9 @@ def prefix_cache(states: SequenceStates, keeping: Keeping) -> tuple[PrefixCache,
     if keeping.disk is not None:
         key = identity_of(keeping.disk.model, contents, states, keeping.spacing)
         folder = keeping.disk.folder / key.hex()
-        archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE)
+        archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE, states.pages.rewrites)
         disk = Disk(archive, Writer(archive, contents.gather), keeping.disk.budget)
-    tree = PrefixTree(PAGE, bool(contents.state_bytes), key)
+    tree = PrefixTree(PAGE, bool(contents.state_bytes), key, states.pages.rewrites)
     tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, keeping.log)
     states.reclaim = tiers.reclaim
     return PrefixCache(tiers, keeping.spacing), contents

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from strata.state.pages import first_written
 from strata.state.prefix import Blob, Node, Tokens
 
 MAGIC = b"STRATAKV"
@@ -80,7 +81,17 @@ def key_of(parent: bytes, start: int, tokens: Tokens) -> bytes:
 class Archive:
     """One folder of files with one identity; names of arrays and bytes a page are the same in all of them."""
 
-    def __init__(self, folder: Path, identity: bytes, pages: Mapping[str, int], state: Mapping[str, int], page: int):
+    def __init__(
+        self,
+        folder: Path,
+        identity: bytes,
+        pages: Mapping[str, int],
+        state: Mapping[str, int],
+        page: int,
+        rewrites: int = 0,
+    ) -> None:
+        """See `PageTable` for `rewrites`."""
+        self.rewrites = rewrites
         self.folder = folder
         self.identity = identity
         self.pages = pages
@@ -162,7 +173,7 @@ class Archive:
     def check_arrays(self, file: Path, fields: dict[str, Any], count: int, payload: int) -> None:
         """ArchiveError unless the arrays are those that this model's states have."""
         start = fields["start"]
-        pages = -(-(start + count) // self.page) - start // self.page
+        pages = -(-(start + count) // self.page) - first_written(start, self.page, self.rewrites)
         paged = [["pages", name, pages * size] for name, size in self.pages.items()]
         whole = paged + [["state", name, size] for name, size in self.state.items()]
         found = [array[:3] for array in fields["arrays"]]

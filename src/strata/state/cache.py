@@ -195,7 +195,7 @@ class PrefixCache:
             if new:
                 run = tokens[base.length :].copy()
                 node = self.tree.add(key_of(base.node.key, base.length, run), base, run)
-                node.pages = self.pages.held[slot][node.start // self.pages.page : self.pages.count(node.end)]
+                node.pages = self.pages.held[slot][self.pages.first_written(node.start) : self.pages.count(node.end)]
                 self.pages.retain(node.pages)
                 if goes_on is not None:
                     self.pages.share(slot, goes_on)

@@ -93,7 +93,7 @@ class PageTable:
 
     def first_written(self, start: int) -> int:
         """The first place that a slot which goes on from `start` writes to."""
-        return max(0, start - self.rewrites) // self.page
+        return first_written(start, self.page, self.rewrites)
 
     def _take(self) -> int:
         page = self.free.pop()
@@ -145,3 +145,8 @@ class PageTable:
         counted = Counter(page for held in self.held for page in held) + Counter(kept)
         assert self.holders == [counted[page] for page in range(self.pages)], "holders of a page were miscounted"
         assert sorted(self.free) == [p for p in range(self.pages) if not counted[p]], "a page is lost or used twice"
+
+
+def first_written(start: int, page: int, rewrites: int) -> int:
+    """The first page, of `page` positions each, that is written when `rewrites` positions before `start` are too."""
+    return max(0, start - rewrites) // page

@@ -12,6 +12,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from strata.state.pages import first_written
+
 Tokens: TypeAlias = npt.NDArray[np.int64]
 Blob: TypeAlias = Mapping[str, npt.NDArray[np.uint8]]
 """Bytes on the host, by name."""
@@ -28,7 +30,7 @@ class Node:
     """Position of the first token; at most the parent's end."""
     tokens: Tokens
     pages: list[int] | None = None
-    """In the pool: the pages from place start // page on. None: not there."""
+    """In the pool: the pages from the first on that is written to behind the start. None: not there."""
     parked: Blob | None = None
     """Their contents in RAM; never beside `pages`."""
     state: Blob | None = None
@@ -80,8 +82,10 @@ class Match:
 class PrefixTree:
     """All nodes. With `recurrent` a prefix can be gone on with only where a state was kept, else anywhere."""
 
-    def __init__(self, page: int, recurrent: bool, root_key: bytes) -> None:
+    def __init__(self, page: int, recurrent: bool, root_key: bytes, rewrites: int = 0) -> None:
+        """See `PageTable` for `rewrites`."""
         self.page = page
+        self.rewrites = rewrites
         self.recurrent = recurrent
         self.root = Node(root_key, None, 0, np.empty(0, np.int64))
         self.clock = 0
@@ -158,7 +162,7 @@ class PrefixTree:
         found: list[int] = []
         for node in match.node.path():
             assert node.pages is not None
-            found[node.start // self.page :] = node.pages
+            found[first_written(node.start, self.page, self.rewrites) :] = node.pages
         return found[: -(-match.length // self.page)]
 
 

@@ -76,7 +76,7 @@ class Tiers:
 
     def span(self, node: Node) -> int:
         """Pages of the node's run."""
-        return self.pages.count(node.end) - node.start // self.pages.page
+        return self.pages.count(node.end) - self.pages.first_written(node.start)
 
     def ram(self) -> int:
         """Bytes in RAM, of all."""
