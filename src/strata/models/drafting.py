@@ -42,12 +42,21 @@ class DraftHead(Protocol):
 
     @property
     def layouts(self) -> Sequence[LayerLayout]:
-        """What the head's layers remember."""
+        """What the head's layers remember; the first of them also carries a row of the trunk."""
         ...
 
     @property
     def width(self) -> int:
         """Values of a trunk row, and of a row that the head goes on from."""
+        ...
+
+    @property
+    def tokens(self) -> torch.Tensor | None:
+        """The tokens that it can propose, int64, increasing; None: all."""
+        ...
+
+    def narrowed(self, tokens: torch.Tensor) -> "DraftHead":
+        """The same head, which proposes these tokens only: its matrix of all is what drafts read most of."""
         ...
 
     def start(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -59,7 +68,7 @@ class DraftHead(Protocol):
         ...
 
     def logits(self, hidden: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """Rows [N, width] of `run` -> logits [N, vocabulary] of the tokens after the pairs."""
+        """Rows [N, width] of `run` -> logits [N, len(tokens)] of the tokens after the pairs."""
         ...
 
 

@@ -5,7 +5,7 @@ x   = one layer of gated attention and experts
 out = norm(x);  logits of token t+2 = W_out out            the next pair takes out in the place of h
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -20,7 +20,7 @@ from strata.models.base import Block, Model, PreNormModel, logits
 from strata.models.config import DecoderConfig, gguf_decoder, hf_decoder
 from strata.models.drafting import fused, own_or
 from strata.models.parts import Parts
-from strata.models.source import Source
+from strata.models.source import Source, some_rows
 from strata.state.layout import LayerLayout
 
 
@@ -39,6 +39,11 @@ class HybridHead:
     output: Weight
     layouts: tuple[LayerLayout, ...]
     width: int
+    tokens: torch.Tensor | None = None
+
+    def narrowed(self, tokens: torch.Tensor) -> "HybridHead":
+        """See `DraftHead.narrowed`."""
+        return replace(self, output=some_rows(self.output, tokens), tokens=tokens)
 
     def start(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `DraftHead.start`."""
@@ -81,7 +86,7 @@ def build_head(source: Source, meta: Metadata, model: Model, ops: Ops) -> Hybrid
         block=block,
         norm=parts.norm(b + "nextn.shared_head_norm"),
         output=own_or(source, b + "nextn.shared_head_head", model.output),
-        layouts=(LayerLayout(kv=parts.kv_layout()),),
+        layouts=(LayerLayout(kv=parts.kv_layout(), carry=c.hidden),),
         width=c.hidden,
     )
 

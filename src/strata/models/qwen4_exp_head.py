@@ -6,7 +6,7 @@ R'   = one layer of attention and experts, with hyper-connections
 logits of token t+2 = W_out read(R')                       a read of its own; the next pair takes R' in R's place
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,7 +23,7 @@ from strata.models.drafting import fused, own_or
 from strata.models.parts import Parts
 from strata.models.qwen4_exp import ExpBlock, ExpModel, ExpParts, layout_of
 from strata.models.qwen4_exp_config import ExpConfig, read_config
-from strata.models.source import Source
+from strata.models.source import Source, some_rows
 from strata.state.layout import LayerLayout
 
 
@@ -42,6 +42,11 @@ class ExpHead:
     output: Weight
     layouts: tuple[LayerLayout, ...]
     width: int
+    tokens: torch.Tensor | None = None
+
+    def narrowed(self, tokens: torch.Tensor) -> "ExpHead":
+        """See `DraftHead.narrowed`."""
+        return replace(self, output=some_rows(self.output, tokens), tokens=tokens)
 
     def start(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `DraftHead.start`: the streams as they are."""
@@ -83,7 +88,7 @@ def build_head(source: Source, meta: Metadata, model: Model, ops: Ops) -> ExpHea
         block=own.block(layer, None, mixer, model.experts),
         final=final_read(own, source, layer, model),
         output=own_or(source, b + "nextn.shared_head_head", model.output),
-        layouts=(layout_of(config, parts, indexer),),
+        layouts=(replace(layout_of(config, parts, indexer), carry=width),),
         width=width,
     )
 

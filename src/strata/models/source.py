@@ -112,6 +112,14 @@ def slice_rows(weight: Weight, start: int, stop: int) -> Weight:
     return Weight(weight.format, stop - start, weight.cols, planes, weight.scale)
 
 
+def some_rows(weight: Weight, ids: torch.Tensor) -> Weight:
+    """Rows `ids` (int64 [N]) of a matrix, by value; UnsupportedError where rows share scales."""
+    if weight.format.scale_block is not None and weight.format.scale_block[0] > 1:
+        raise UnsupportedError(f"single rows of a matrix in {weight.format.name}: rows share scales there")
+    planes = tuple(plane[ids].contiguous() for plane in weight.planes)
+    return Weight(weight.format, len(ids), weight.cols, planes, weight.scale)
+
+
 def side_by_side(left: Weight, right: Weight) -> Weight:
     """One matrix [left | right] of as many rows, by value; UnsupportedError when their formats or scales differ."""
     if (left.format, left.rows, left.scale) != (right.format, right.rows, right.scale):
