@@ -1,6 +1,6 @@
-"""Proposals and the acceptance rule.
+"""Proposals, how many of them are worth checking, and the acceptance rule.
 
-Owns: accepting drafts; drafters and depth.
+Owns: the Drafter protocol, drafts from the conversation itself, learned acceptance and costs, depth; accepting drafts.
 May import: sampling and below.
-Never: runs the main model.
+Never: runs a model; knows requests or tensors.
 """

@@ -1,0 +1,112 @@
+"""How likely drafts are right, learned from those that were checked. Pure.
+
+A proposal's confidence is the drafter's own measure, and means different things for different drafters, texts and
+sampling settings. So what counts is how often drafts of that confidence turned out right: of this sequence lately, for
+lack of those of all sequences, and for lack of those what the drafter says.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+BUCKETS = 8
+ALL_WEIGHT = 4.0
+"""Checked drafts that the drafter's own measure counts for."""
+SLOT_WEIGHT = 8.0
+"""Checked drafts that those of all sequences count for, against those of one."""
+FADE = 0.97
+"""What a checked draft counts for after the next one."""
+DEPTHS = 16
+"""Deeper drafts are counted with these."""
+
+
+@dataclass(slots=True)
+class Rate:
+    """How often something was right, the past fading."""
+
+    right: float = 0.0
+    seen: float = 0.0
+
+    def add(self, right: bool, fade: float) -> None:
+        """One more."""
+        self.right = self.right * fade + right
+        self.seen = self.seen * fade + 1
+
+    def estimate(self, prior: float, weight: float) -> float:
+        """The share of those that were right, with `weight` more at the share `prior`."""
+        return (self.right + prior * weight) / (self.seen + weight)
+
+
+@dataclass(slots=True)
+class Rates:
+    """By what is known before a draft is made (its depth), and after (its confidence too)."""
+
+    by_depth: dict[int, Rate] = field(default_factory=lambda: defaultdict(Rate))
+    by_confidence: dict[tuple[bool, int], Rate] = field(default_factory=lambda: defaultdict(Rate))
+
+    def add(self, depth: int, confidence: float, right: bool, fade: float) -> None:
+        """One checked draft."""
+        self.by_depth[min(depth, DEPTHS)].add(right, fade)
+        self.by_confidence[bucket(depth, confidence)].add(right, fade)
+
+
+def bucket(depth: int, confidence: float) -> tuple[bool, int]:
+    """Drafts that are counted together: first ones and further ones, by confidence."""
+    return depth > 1, min(BUCKETS - 1, int(confidence * BUCKETS))
+
+
+class Acceptance:
+    """Of one drafter: what was learned of each slot's sequence, and of all."""
+
+    def __init__(self, prior: Sequence[float]) -> None:
+        """`prior[d - 1]` is the chance of a draft of depth d before anything is known; the last holds from there on."""
+        self.prior = tuple(prior)
+        self.all = Rates()
+        self.slots: dict[int, Rates] = defaultdict(Rates)
+
+    def forget(self, slot: int) -> None:
+        """The slot's sequence is over."""
+        self.slots.pop(slot, None)
+
+    def expected(self, slot: int, depth: int) -> float:
+        """The chance that a draft of `depth` will be right when those before it are, before it is made."""
+        return self.expectations(slot, depth)[-1]
+
+    def expectations(self, slot: int, depth: int) -> list[float]:
+        """The same of every depth up to `depth`. Little is known of depths that are not reached often: what the depth
+        before them is like counts for them too.
+        """
+        common, own, found = self.all.by_depth, self.slots[slot].by_depth, []
+        chance, before = 1.0, 1.0
+        for at in range(1, depth + 1):
+            prior = self.prior[min(at, len(self.prior)) - 1]
+            start = min(1.0, chance * prior / before)
+            known = common[min(at, DEPTHS)].estimate(start, ALL_WEIGHT)
+            chance, before = own[min(at, DEPTHS)].estimate(known, SLOT_WEIGHT), prior
+            found.append(chance)
+        return found
+
+    def chance(self, slot: int, depth: int, confidence: float) -> float:
+        """The same for a draft that was made."""
+        at = bucket(depth, confidence)
+        common = self.all.by_confidence[at].estimate(confidence, ALL_WEIGHT)
+        return self.slots[slot].by_confidence[at].estimate(common, SLOT_WEIGHT)
+
+    def chances(self, slot: int, confidence: Sequence[float]) -> tuple[float, ...]:
+        """The chance of every draft of a proposal that all up to it are right."""
+        product, found = 1.0, []
+        for depth, sure in enumerate(confidence, 1):
+            product *= self.chance(slot, depth, sure)
+            found.append(product)
+        return tuple(found)
+
+    def observe(self, slot: int, confidence: Sequence[float], accepted: int) -> None:
+        """Drafts of these confidences were made, and the first `accepted` of them turned out right."""
+        for depth, sure in enumerate(confidence[: accepted + 1], 1):
+            right = depth <= accepted
+            self.all.add(depth, sure, right, 1 - (1 - FADE) / 8)
+            self.slots[slot].add(depth, sure, right, FADE)
+
+    def values(self) -> Mapping[str, object]:
+        """Plain values: the share of right drafts by depth, of all sequences."""
+        return {str(d): round(r.right / r.seen, 3) for d, r in sorted(self.all.by_depth.items()) if r.seen}

@@ -1,0 +1,277 @@
+"""Which drafts are worth checking in the next step: every drafter is asked, the most expected tokens per second win.
+
+A drafter that costs nothing to speak of (lookup) is asked first. One that runs a model (`costly`) is asked where more
+is to be expected of it, and goes on as long as a further draft is likely to bring more than its time. Then the rows of
+the step are given to drafts by depth.best_depths. What was proposed is compared with what came, also when it was not
+checked: so what is not used now is known when it becomes worth it. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from strata.speculate.acceptance import Acceptance
+from strata.speculate.costs import Costs
+from strata.speculate.depth import Depths, best_depths, chain
+from strata.speculate.drafter import Ask, Drafter, Proposal
+
+CHEAP_MOST = 16
+"""Drafts of one slot at most."""
+COSTLY_MOST = 5
+PATIENCE = 8
+"""Steps, or more, after which a costly drafter that does not pay is tried again."""
+TRIAL_SHARE = 0.01
+"""Of the time, that such trials may take."""
+SURE = 8
+"""With a fixed depth a cheap proposal is preferred from so many tokens on that are likelier right than wrong."""
+
+
+@dataclass(slots=True)
+class Offer:
+    """What was proposed for a slot in the step under way."""
+
+    made: dict[str, Proposal] = field(default_factory=dict)
+    """By drafter."""
+    source: str = ""
+    """Whose drafts are checked."""
+    checked: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of one drafter, by depth."""
+
+    offered: dict[int, int] = field(default_factory=dict)
+    accepted: dict[int, int] = field(default_factory=dict)
+
+    def add(self, checked: int, accepted: int) -> None:
+        """`checked` drafts were in a window, the first `accepted` of them became part of the answer."""
+        for counts, most in ((self.offered, checked), (self.accepted, accepted)):
+            for depth in range(1, most + 1):
+                counts[depth] = counts.get(depth, 0) + 1
+
+
+class Chooser:
+    """Asks drafters for the slots of an engine, and learns from every step."""
+
+    def __init__(
+        self, drafters: Mapping[str, Drafter], costs: Costs, costly: str | None = None, fixed: int | None = None
+    ) -> None:
+        """`drafters` by name; `costly` names the one that costs time. `fixed` drafts are made for every slot and step
+        (as far as they fit); None: as many as pay.
+        """
+        self.drafters = dict(drafters)
+        self.costs = costs
+        self.costly = costly
+        self.fixed = fixed
+        self.cheap = [name for name in drafters if name != costly]
+        self.acceptance = {name: Acceptance((0.7, 0.6, 0.5) if name == costly else (0.5,)) for name in drafters}
+        self.counts = {name: Counts() for name in drafters}
+        self.idle: dict[int, int] = {}
+        """By slot: steps without the costly drafter."""
+        self.offers: dict[int, Offer] = {}
+        self.last: Depths | None = None
+        """The last choice, for whoever looks on."""
+
+    # --- sequences -------------------------------------------------------------------------------------------
+
+    def begin(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.begin`."""
+        self.forget(slot)
+        self.idle[slot] = 0
+        for drafter in self.drafters.values():
+            drafter.begin(slot, tokens)
+
+    def extend(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.extend`."""
+        for drafter in self.drafters.values():
+            drafter.extend(slot, tokens)
+
+    def forget(self, slot: int) -> None:
+        """See `Drafter.forget`."""
+        self.offers.pop(slot, None)
+        self.idle.pop(slot, None)
+        for acceptance in self.acceptance.values():
+            acceptance.forget(slot)
+        for drafter in self.drafters.values():
+            drafter.forget(slot)
+
+    # --- before a step ---------------------------------------------------------------------------------------
+
+    def propose(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+        """Drafts to check in the next step, at most caps[slot] for each of these slots, which all decode.
+
+        `pending` are their newest tokens, which the drafters have not been told of.
+        """
+        self.offers = {slot: Offer() for slot in caps}
+        best = self._ask_cheap(caps, pending)
+        if self.fixed is not None:
+            return self._fixed(caps, pending, best)
+        plain = Depths({}, float(len(caps)), self.costs.step_s(len(caps)))
+        costly = self._costly_slots(caps, best, plain)
+        for slot, proposal in self._ask_costly(costly, pending, plain).items():
+            if slot in best and self._gain(best[slot], plain) >= self._gain((self.costly or "", proposal, slot), plain):
+                continue
+            best[slot] = (self.costly or "", proposal, slot)
+        chances = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
+        self.last = best_depths(len(caps), chances, self.costs.step_s)
+        return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
+
+    def _offer(self, found: "Found", count: int) -> tuple[int, ...]:
+        name, proposal, slot = found
+        offer = self.offers[slot]
+        offer.source, offer.checked = name, min(count, len(proposal.tokens))
+        return proposal.tokens[:count]
+
+    def _ask_cheap(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, "Found"]:
+        """The best proposal of each slot that costs nothing."""
+        best: dict[int, Found] = {}
+        for name in self.cheap:
+            asks = {slot: Ask(pending[slot], min(cap, CHEAP_MOST), _always) for slot, cap in caps.items()}
+            for slot, proposal in self.drafters[name].propose(asks).items():
+                self.offers[slot].made[name] = proposal
+                found = (name, proposal, slot)
+                if slot not in best or sum(self._chances(found)) > sum(self._chances(best[slot])):
+                    best[slot] = found
+        return best
+
+    def _chances(self, found: "Found") -> tuple[float, ...]:
+        name, proposal, slot = found
+        return self.acceptance[name].chances(slot, proposal.confidence)
+
+    def _row_tokens(self, plain: Depths) -> float:
+        """Tokens that one row more must bring, to pay."""
+        slots = round(plain.tokens)
+        return plain.rate * (self.costs.step_s(slots + 1) - self.costs.step_s(slots))
+
+    def _gain(self, found: "Found", plain: Depths) -> float:
+        """Tokens that a proposal is expected to bring beyond what its rows cost."""
+        row = self._row_tokens(plain)
+        return sum(max(0.0, chance - row) for chance in self._chances(found))
+
+    def _costly_slots(self, caps: Mapping[int, int], best: Mapping[int, "Found"], plain: Depths) -> dict[int, int]:
+        """Slots for which the costly drafter is worth its time, with the depth it may go to; or is due for a trial."""
+        if self.costly is None:
+            return {}
+        expected = {s: self._expected(s, min(cap, COSTLY_MOST)) for s, cap in caps.items()}
+        row, worth = self._row_tokens(plain), {}
+        for slot, chances in expected.items():
+            other = self._gain(best[slot], plain) if slot in best else 0.0
+            if sum(max(0.0, chance - row) for chance in chances) > other:
+                worth[slot] = chances
+        if worth:
+            cheap = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items() if slot not in worth}
+            with_it = max(
+                best_depths(
+                    len(caps),
+                    {**cheap, **{slot: chances[:depth] for slot, chances in worth.items()}},
+                    self.costs.step_s,
+                    self.costs.draft_s(depth),
+                ).rate
+                for depth in range(1, COSTLY_MOST + 1)
+            )
+            rest = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
+            if with_it <= best_depths(len(caps), rest, self.costs.step_s).rate:
+                worth = {}
+        due = self._due(set(caps) - set(worth), plain)
+        return {slot: min(caps[slot], COSTLY_MOST) for slot in worth} | dict.fromkeys(due, 1)
+
+    def _expected(self, slot: int, depth: int) -> tuple[float, ...]:
+        assert self.costly is not None
+        return chain(self.acceptance[self.costly].expectations(slot, depth))
+
+    def _due(self, slots: set[int], plain: Depths) -> list[int]:
+        """Of the slots without the costly drafter those for which it is tried again: the text may have changed."""
+        wait = max(PATIENCE, self.costs.draft_s(1) / (TRIAL_SHARE * plain.seconds))
+        for slot in slots:
+            self.idle[slot] += 1
+        return [slot for slot in slots if self.idle[slot] >= wait]
+
+    def _ask_costly(self, depths: Mapping[int, int], pending: Mapping[int, int], plain: Depths) -> dict[int, Proposal]:
+        if not depths or self.costly is None:
+            return {}
+        name, drafter = self.costly, self.drafters[self.costly]
+        row = self._row_tokens(plain) + plain.rate * self.costs.draft_s(2) - plain.rate * self.costs.draft_s(1)
+
+        def goes_on(slot: int, confidence: Sequence[float]) -> bool:
+            acceptance = self.acceptance[name]
+            so_far = acceptance.chances(slot, confidence)[-1]
+            return so_far * acceptance.expected(slot, len(confidence) + 1) > row
+
+        asks = {slot: Ask(pending[slot], depth, partial(goes_on, slot)) for slot, depth in depths.items()}
+        found = drafter.propose(asks)
+        if (spent := drafter.spent()) is not None:
+            self.costs.observe_drafts(*spent)
+        for slot, proposal in found.items():
+            self.offers[slot].made[name] = proposal
+            self.idle[slot] = 0
+        return found
+
+    def _fixed(
+        self, caps: Mapping[int, int], pending: Mapping[int, int], best: Mapping[int, "Found"]
+    ) -> dict[int, tuple[int, ...]]:
+        """As many drafts as there should be: looked up where that is nearly sure, else the costly drafter's."""
+        assert self.fixed is not None
+        depths = {slot: min(cap, self.fixed) for slot, cap in caps.items()}
+        chosen: dict[int, Found] = {s: f for s, f in best.items() if self.costly is None or f[1].confidence[0] >= 0.7}
+        rest = {slot: Ask(pending[slot], depth, _always) for slot, depth in depths.items() if slot not in chosen}
+        if self.costly is not None and rest:
+            for slot, proposal in self.drafters[self.costly].propose(rest).items():
+                self.offers[slot].made[self.costly] = proposal
+                chosen[slot] = (self.costly, proposal, slot)
+        return {slot: self._offer(found, depths[slot]) for slot, found in chosen.items()}
+
+    # --- after a step ----------------------------------------------------------------------------------------
+
+    def checked(self, slot: int, drawn: Sequence[int]) -> None:
+        """The slot's window gave these tokens: accepted drafts, and the one after them."""
+        offer = self.offers.pop(slot, None)
+        if offer is None or not drawn:
+            return
+        for name, proposal in offer.made.items():
+            known = min(len(proposal.tokens), len(drawn))
+            right = common(proposal.tokens, drawn)
+            self.acceptance[name].observe(slot, proposal.confidence[:known], right)
+        if offer.source:
+            self.counts[offer.source].add(offer.checked, min(offer.checked, len(drawn) - 1))
+
+    def values(self) -> dict[str, object]:
+        """Plain values: what was offered and accepted by drafter and depth, and what the choice goes by."""
+        shape = {str(rows): round(self.costs.shape(rows), 3) for rows in sorted(self.costs.seen)}
+        return {
+            "depth": "auto" if self.fixed is None else self.fixed,
+            "drafters": {
+                name: {
+                    "offered": {str(depth): count for depth, count in counts.offered.items()},
+                    "accepted": {str(depth): count for depth, count in counts.accepted.items()},
+                    "right": self.acceptance[name].values(),
+                }
+                for name, counts in self.counts.items()
+            },
+            "costs": {
+                "step_ms": round(1000 * (self.costs.base_s or 0.0), 3),
+                "rows": shape,
+                "first_draft_ms": round(1000 * self.costs.first_s, 3),
+                "next_draft_ms": round(1000 * self.costs.more_s, 3),
+                "price_us": round(1e6 * self.costs.routing.price_s, 3),
+            },
+            "last": {} if self.last is None else {str(slot): count for slot, count in self.last.drafts.items()},
+        }
+
+
+Found = tuple[str, Proposal, int]
+"""(drafter, its proposal, slot)"""
+
+
+def common(left: Sequence[int], right: Sequence[int]) -> int:
+    """How many leading tokens are equal."""
+    count = 0
+    for a, b in zip(left, right, strict=False):
+        if a != b:
+            break
+        count += 1
+    return count
+
+
+def _always(confidence: Sequence[float]) -> bool:
+    return True

@@ -1,0 +1,64 @@
+"""What a drafter is asked, and what it answers. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """Likely next tokens of a sequence, each given those before it."""
+
+    tokens: tuple[int, ...] = ()
+    confidence: tuple[float, ...] = ()
+    """Of each token, from 0 to 1: how sure the drafter is, by its own measure."""
+
+    def cut(self, most: int) -> "Proposal":
+        """Its first `most` tokens."""
+        return Proposal(self.tokens[:most], self.confidence[:most])
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A wish for a proposal for one slot."""
+
+    pending: int
+    """The sequence's newest token, which `Drafter.extend` has not told of."""
+    depth: int
+    """Tokens at most, one or more."""
+    goes_on: Callable[[Sequence[float]], bool]
+    """Whether one more is worth drafting after proposals of these confidences; asked where each costs time."""
+
+
+class Spent(NamedTuple):
+    """What a drafter's last proposals took."""
+
+    first_s: float
+    """Until it had one draft for every slot."""
+    more_s: float
+    passes: int
+    """Further ones."""
+
+
+class Drafter(Protocol):
+    """Proposes tokens for the sequences of slots. What it proposes changes speed, never tokens."""
+
+    def begin(self, slot: int, tokens: Sequence[int]) -> None:
+        """A sequence that begins with `tokens` was seated; none of it counts as read before `extend` says so."""
+        ...
+
+    def extend(self, slot: int, tokens: Sequence[int]) -> None:
+        """These tokens, which follow those told of before, are part of the slot's sequence for good."""
+        ...
+
+    def forget(self, slot: int) -> None:
+        """The slot's sequence is over."""
+        ...
+
+    def propose(self, asks: Mapping[int, Ask]) -> dict[int, Proposal]:
+        """Proposals by slot; a slot for which there is nothing to propose may be missing."""
+        ...
+
+    def spent(self) -> Spent | None:
+        """What that took; None where it is nothing to speak of, or was no measure of what the next will take."""
+        ...

@@ -1,0 +1,103 @@
+"""Drafts from the conversation itself: where its last tokens stood before, what followed may follow again. Pure.
+
+An index of every run of `GRAM` tokens leads to the places where it ended last. Of those the one whose past agrees
+longest with the present is gone on from (the latest among equals): copying, quoting and editing repeat long runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strata.speculate.drafter import Ask, Proposal
+
+GRAM = 3
+"""Tokens that must agree at least."""
+PLACES = 8
+"""Places that are kept of each run: the latest."""
+LONGEST = 32
+"""A longer agreement says no more."""
+DOUBT = 4
+"""Tokens of agreement at which a draft is taken to be as likely right as wrong."""
+
+
+@dataclass(slots=True)
+class SuffixIndex:
+    """One growing sequence and its runs."""
+
+    tokens: list[int] = field(default_factory=list)
+    ends: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
+    """Run -> positions after it, increasing."""
+
+    def extend(self, tokens: Sequence[int]) -> None:
+        """Append `tokens`."""
+        text = self.tokens
+        for token in tokens:
+            text.append(token)
+            if len(text) >= GRAM:
+                places = self.ends.setdefault(tuple(text[-GRAM:]), [])
+                places.append(len(text))
+                if len(places) > PLACES:
+                    del places[0]
+
+    def find(self, pending: int) -> tuple[int, int]:
+        """(position after the best earlier place of the sequence's end with `pending`, tokens that agree); (0, 0) when
+        there is none.
+        """
+        now = [*self.tokens[-LONGEST:], pending]
+        best, longest = 0, 0
+        for place in reversed(self.ends.get(tuple(now[-GRAM:]), ()) if len(now) >= GRAM else ()):
+            agree = self._agreement(now, place)
+            if agree > longest:
+                best, longest = place, agree
+        return best, longest
+
+    def _agreement(self, now: Sequence[int], place: int) -> int:
+        most = min(len(now), place, LONGEST)
+        count = GRAM
+        while count < most and now[-1 - count] == self.tokens[place - 1 - count]:
+            count += 1
+        return count
+
+    def after(self, place: int, count: int, pending: int) -> tuple[int, ...]:
+        """Up to `count` tokens from `place` on; a repetition that reaches the present goes on with itself."""
+        found: list[int] = []
+        end = len(self.tokens)
+        for at in range(place, place + count):
+            if at < end:
+                found.append(self.tokens[at])
+            else:
+                found.append(pending if at == end else found[at - end - 1])
+        return tuple(found)
+
+
+class LookupDrafter:
+    """Implements `Drafter` on an index per slot. The longer the agreement, the more confident it is."""
+
+    def __init__(self) -> None:
+        self.indexes: dict[int, SuffixIndex] = {}
+
+    def begin(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.begin`: an empty index; the prompt joins it as it is read."""
+        self.indexes[slot] = SuffixIndex()
+
+    def extend(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.extend`."""
+        self.indexes[slot].extend(tokens)
+
+    def forget(self, slot: int) -> None:
+        """See `Drafter.forget`."""
+        self.indexes.pop(slot, None)
+
+    def propose(self, asks: Mapping[int, Ask]) -> dict[int, Proposal]:
+        """See `Drafter.propose`."""
+        found = {}
+        for slot, ask in asks.items():
+            index = self.indexes[slot]
+            place, agree = index.find(ask.pending)
+            if agree:
+                tokens = index.after(place, ask.depth, ask.pending)
+                agreed = range(agree, agree + len(tokens))
+                found[slot] = Proposal(tokens, tuple(count / (count + DOUBT) for count in agreed))
+        return found
+
+    def spent(self) -> None:
+        """See `Drafter.spent`: microseconds."""

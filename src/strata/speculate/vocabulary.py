@@ -1,0 +1,47 @@
+"""Which tokens a drafter proposes: most of a large vocabulary is hardly ever used, and costs every draft its row. Pure.
+
+What is drafted is checked by the full model, so leaving tokens out changes speed only.
+"""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from strata.core.errors import UsageError
+
+SMALL = 8192
+"""Vocabularies up to this size are used whole."""
+SHARE = 4
+"""A quarter of the others: byte-level BPE numbers its tokens by how often they were merged, so the first are the most
+frequent ones."""
+
+
+def draft_tokens(wish: str, vocabulary: int, always: Iterable[int]) -> Sequence[int] | None:
+    """The ids that `wish` means, increasing, with those that are `always` in; None: all of the vocabulary.
+
+    auto: a quarter of a large vocabulary; full: all; N: the first N; else a file of ids, most useful ones chosen by
+    whoever made it. UsageError: none of these.
+    """
+    if wish == "full" or (wish == "auto" and vocabulary <= SMALL):
+        return None
+    if wish == "auto" or wish.isdecimal():
+        count = vocabulary // SHARE if wish == "auto" else int(wish)
+        if not 0 < count <= vocabulary:
+            raise UsageError(f"--draft-vocab {wish}: expected 1 to {vocabulary} tokens")
+        ids = set(range(count))
+    else:
+        ids = set(listed(Path(wish), vocabulary))
+    ids |= {token for token in always if 0 <= token < vocabulary}
+    return sorted(ids) if len(ids) < vocabulary else None
+
+
+def listed(file: Path, vocabulary: int) -> list[int]:
+    """Ids in a text file, separated by white space."""
+    try:
+        words = file.read_text(encoding="utf-8").split()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--draft-vocab {file}: {error}", "auto, full, a number, or a file of token ids") from None
+    bad = next((word for word in words if not word.isdecimal() or int(word) >= vocabulary), None)
+    if bad is not None or not words:
+        found = "nothing" if bad is None else repr(bad[:20])
+        raise UsageError(f"--draft-vocab {file}: expected token ids from 0 to {vocabulary - 1}, found {found}")
+    return [int(word) for word in words]

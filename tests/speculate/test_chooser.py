@@ -1,0 +1,158 @@
+"""Which drafts are checked: what pays, by what was learned."""
+
+import random
+
+import pytest
+
+from strata.speculate.chooser import COSTLY_MOST, PATIENCE, Chooser
+from strata.speculate.costs import Costs, Routing
+from strata.speculate.drafter import Proposal, Spent
+from strata.speculate.lookup import LookupDrafter
+
+STEPS = {rows: 1.0 + 0.25 * (rows - 1) for rows in range(1, 200)}
+
+
+QUICK = Spent(0.1, 0.0, 0)
+
+
+class Told:
+    """Proposes the tokens it was told of, as many as wished and worth going on for."""
+
+    def __init__(self, sure=0.9, spent=QUICK):
+        self.sure, self.took = sure, spent
+        self.asked = []
+        self.told = {}
+
+    def begin(self, slot, tokens):
+        self.told[slot] = list(tokens)
+
+    def extend(self, slot, tokens):
+        self.told[slot] += tokens
+
+    def forget(self, slot):
+        self.told.pop(slot, None)
+
+    def propose(self, asks):
+        self.asked.append(dict(asks))
+        found = {}
+        for slot, ask in asks.items():
+            sure = [self.sure]
+            while len(sure) < ask.depth and ask.goes_on(sure):
+                sure.append(self.sure)
+            found[slot] = Proposal(tuple(range(len(sure))), tuple(sure))
+        return found
+
+    def spent(self):
+        return self.took
+
+
+def chooser_of(told, steps=None, price_s=0.0, fixed=None, lookup=False):
+    drafters = {"lookup": LookupDrafter(), "head": told} if lookup else {"head": told}
+    costs = Costs(Routing(10, 64, 8, price_s), steps or STEPS)
+    return Chooser(drafters, costs, "head", fixed)
+
+
+def run(chooser, rate, steps=200, cap=16, seed=0):
+    """Steps of slot 0 in which each draft is right with a chance of `rate` -> drafts checked in the last half."""
+    draws, counts = random.Random(seed), []
+    chooser.begin(0, [])
+    for _ in range(steps):
+        found = chooser.propose({0: cap}, {0: 5}).get(0, ())
+        counts.append(len(found))
+        right = 0
+        while right <= len(found) and draws.random() < rate:
+            right += 1
+        chooser.checked(0, [*range(right), -1][: len(found) + 1])
+    return counts[steps // 2 :]
+
+
+def test_likely_drafts_go_deep_and_unlikely_ones_are_not_made():
+    assert sum(run(chooser_of(Told()), 0.95)) / 100 > 3
+    assert sum(run(chooser_of(Told()), 0.05)) / 100 < 0.1
+
+
+def test_dear_misses_make_drafts_shallower_and_then_none():
+    depths = [sum(run(chooser_of(Told(), price_s=price), 0.8)) / 100 for price in (0.0, 0.004, 0.05)]
+    assert depths[0] > depths[1] + 0.3 and depths[1] > depths[2] + 0.3
+    assert depths[2] < 0.1
+
+
+def test_dear_drafts_are_not_made():
+    assert sum(run(chooser_of(Told(spent=Spent(3.0, 0.0, 0))), 0.9)) / 100 < 0.2
+    told = Told(spent=Spent(0.05, 0.0, 0))
+    assert sum(run(chooser_of(told), 0.9)) / 100 > 2
+
+
+def test_what_does_not_pay_is_tried_now_and_then_and_comes_back():
+    told = Told()
+    chooser = chooser_of(told)
+    run(chooser, 0.0)
+    before = len(told.asked)
+    chooser.begin(0, [])
+    run(chooser, 0.0, 200)
+    assert 2 <= len(told.asked) - before <= 200 // PATIENCE
+    assert sum(run(chooser, 0.95, 400)) / 200 > 1
+
+
+def test_a_fixed_depth_is_kept_whatever_it_costs():
+    chooser = chooser_of(Told(), price_s=10.0, fixed=3)
+    assert set(run(chooser, 0.1, 20)) == {3}
+    assert set(run(chooser, 0.1, 20, cap=2)) == {2}
+
+
+def test_caps_hold():
+    chooser = chooser_of(Told(), steps=dict.fromkeys(range(1, 200), 1.0))
+    for cap in (1, 2, COSTLY_MOST, 16):
+        assert set(run(chooser, 1.0, 40, cap)) == {min(cap, COSTLY_MOST)}
+
+
+def test_several_slots_share_the_rows_by_what_they_bring():
+    chooser = chooser_of(Told())
+    draws = random.Random(3)
+    for slot in (0, 1):
+        chooser.begin(slot, [])
+    found = {}
+    for _ in range(200):
+        found = chooser.propose({0: 8, 1: 8}, {0: 1, 1: 1})
+        for slot, rate in ((0, 0.95), (1, 0.3)):
+            right = 0
+            while right < len(found.get(slot, ())) and draws.random() < rate:
+                right += 1
+            chooser.checked(slot, [*found.get(slot, ())[:right], -1])
+    assert len(found.get(0, ())) > len(found.get(1, ()))
+
+
+def test_a_long_agreement_wins_over_a_doubtful_head():
+    chooser = chooser_of(Told(sure=0.3), lookup=True)
+    chooser.begin(0, [])
+    text = [*range(40, 80), *range(40, 60)]
+    chooser.extend(0, text)
+    for token in range(60, 64):
+        found = chooser.propose({0: 16}, {0: token})[0]
+        assert found == tuple(range(token + 1, token + 1 + len(found))) and found
+        chooser.checked(0, [token + 1])
+        chooser.extend(0, [token])
+    assert chooser.values()["drafters"]["lookup"]["offered"]["1"] == 4
+
+
+def test_everything_told_reaches_every_drafter():
+    told = Told()
+    chooser = chooser_of(told, lookup=True)
+    chooser.begin(2, [1, 2])
+    chooser.extend(2, [3])
+    assert told.told == {2: [1, 2, 3]}
+    chooser.forget(2)
+    assert told.told == {}
+    chooser.checked(2, [4])
+
+
+def test_the_counts_are_of_what_was_checked():
+    chooser = chooser_of(Told(), fixed=2)
+    chooser.begin(0, [])
+    for drawn in ([0, 1, 9], [0, 9], [9], [0, 1, 9]):
+        assert chooser.propose({0: 4}, {0: 3}) == {0: (0, 1)}
+        chooser.checked(0, drawn)
+    counts = chooser.values()["drafters"]["head"]
+    assert counts["offered"] == {"1": 4, "2": 4}
+    assert counts["accepted"] == {"1": 3, "2": 2}
+    assert counts["right"] == {"1": pytest.approx(0.75, abs=0.01), "2": pytest.approx(0.667, abs=0.01)}
