@@ -20,6 +20,7 @@ from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.runtime.apart import Apart
+from strata.runtime.drafts import Drafting, Drafts
 from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
@@ -28,6 +29,7 @@ from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
 from strata.sampling.sample import sample
 from strata.speculate.accept import accepted
+from strata.speculate.drawn import drafted
 from strata.state.memory import HOST
 from strata.state.sequence import SequenceStates
 
@@ -40,6 +42,8 @@ class Seat:
     counts: TokenCounts
     openers: frozenset[int] = frozenset()
     """Tokens that begin what may be written differently later."""
+    pending: int = 0
+    """The token that was drawn last, which the states do not hold yet."""
 
 
 @dataclass(slots=True)
@@ -65,7 +69,7 @@ class Spent:
 class DeviceRunner:
     """Runs windows through a model on one device and keeps the slots' states."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but three have defaults and are given by name
         self,
         model: Model,
         ops: Ops,
@@ -74,15 +78,17 @@ class DeviceRunner:
         kv_type: KvType = "f32",
         keeping: Keeping | None = None,
         apart: Apart | None = None,
+        drafting: Drafting | None = None,
     ) -> None:
-        """`ops` run in the host's memory, or `apart` from it."""
+        """`ops` run in the host's memory, or `apart` from it. Without `drafting` nothing is proposed."""
         self.model = model
         self.ops = ops
         self.apart = apart
         self.host_ops = ops if apart is None else apart.host_ops
         self.limits = limits
+        layouts = [*model.layouts, *(drafting.head.layouts if drafting is not None and drafting.head else ())]
         self.states = SequenceStates(
-            model.layouts,
+            layouts,
             limits.slots,
             limits.context,
             kv_type,
@@ -91,6 +97,7 @@ class DeviceRunner:
         )
         self.cache, self.contents = prefix_cache(self.states, keeping or Keeping())
         self.forwarder = Steps(model, ops, self.states, tap)
+        self.drafts = Drafts(drafting, model, ops, self.states, self.draft_token)
         self.seats: dict[int, Seat] = {}
         self.steps = 0
         self.rows = 0
@@ -114,12 +121,14 @@ class DeviceRunner:
         held, state = self.cache.seat(slot, tokens, most or len(tokens), sharing)
         self.contents.begin(slot, np.asarray(tokens[: held.tokens], np.int64), state)
         self.seats[slot] = Seat(params, TokenCounts(tokens), frozenset(sharing.openers))
+        self.drafts.begin(slot, tokens)
         return held
 
     def forget(self, slot: int) -> None:
         """Empty the slot; what was kept of its sequence stays."""
         self.cache.forget(slot)
         self.states.clear(slot)
+        self.drafts.forget(slot)
 
     def check_ids(self, tokens: Sequence[int], params: SamplingParams) -> None:
         """RequestError when an id is outside the vocabulary."""
@@ -133,6 +142,7 @@ class DeviceRunner:
         """See `Runner.release`: what it holds is kept, for any sequence that goes on from it."""
         self.seats.pop(slot, None)
         if slot not in self.states.open:  # a window that never finished leaves a torn state behind
+            self.drafts.settle(slot)
             self.cache.release(slot, self.sequence(slot))
         self.forget(slot)
 
@@ -141,8 +151,17 @@ class DeviceRunner:
         return self.states.tokens[slot, : self.states.length[slot]]
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-        """See `Runner.draft`: no drafter is built, so nothing is proposed."""
-        return {}
+        """See `Runner.draft`."""
+        return self.drafts.propose(caps, {slot: self.seats[slot].pending for slot in caps})
+
+    def draft_token(
+        self, slot: int, logits: npt.NDArray[np.float32], position: int, tokens: npt.NDArray[np.int64] | None
+    ) -> tuple[int, float]:
+        """See `head_drafter.Choose`. A draft is right when the model's own draw gives the same: so it is made with the
+        same seed, penalties and limits.
+        """
+        seat = self.seats[slot]
+        return drafted(logits, seat.params, position, seat.counts, self.choose, tokens, self.model.shape.vocabulary)
 
     def step(self, windows: Sequence[Window]) -> list[Stepped]:
         """See `Runner.step`."""
@@ -155,26 +174,33 @@ class DeviceRunner:
 
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
         wishes = self.wishes(windows) if self.states.memory.apart else ()
+        began = time.perf_counter()
         outcome = self._run(windows, wishes)
-        results, first = [], 0
+        results, first, row = [], 0, 0
         for window in windows:
             try:
-                results.append(self._settle(window, outcome, first))
+                results.append(self._settle(window, outcome, first, row))
             except StrataError as error:  # of this sequence, such as logits that leave no choice: the others go on
                 self._tear(window.slot)
                 results.append(Stepped(window.slot, (), 0, error.message))
-            first += window.score
+            first, row = first + window.score, row + len(window.tokens)
+        if self.forwarder.replayed:
+            self.drafts.stepped(windows, time.perf_counter() - began)
         self.steps += 1
         self.rows += sum(len(w.tokens) for w in windows)
         return results
 
-    def _settle(self, window: Window, outcome: Outcome, first: int) -> Stepped:
+    def _settle(self, window: Window, outcome: Outcome, first: int, row: int) -> Stepped:
+        """Draw and commit a window whose scored rows begin with `first` and all of whose rows begin with `row`."""
         began = time.perf_counter_ns()
         drawn = self.draw(window, outcome, first)
         self.spent.draw += (drew := time.perf_counter_ns()) - began
-        dropped = window.score - len(drawn)
-        self.states.commit(window.slot, len(window.tokens) - dropped, self.ops)
+        kept = len(window.tokens) - (window.score - len(drawn))
+        self.states.commit(window.slot, kept, self.ops)
+        self.drafts.committed(window, outcome.rows[row : row + kept], [each.token for each in drawn])
         opens = bool(drawn) and drawn[-1].token in self.seats[window.slot].openers
+        if self.cache.keeps(window.slot, self.states.length[window.slot], opens):
+            self.drafts.settle(window.slot)
         self.cache.committed(window.slot, self.sequence(window.slot), opens)
         self.spent.commit += time.perf_counter_ns() - drew
         return Stepped(window.slot, drawn, self.states.length[window.slot])
@@ -183,6 +209,7 @@ class DeviceRunner:
         """What the slot holds cannot be relied on, nor what its sequence left behind."""
         self.cache.fail(slot)
         self.states.clear(slot)
+        self.drafts.forget(slot)
 
     def wishes(self, windows: Sequence[Window]) -> list[Wish]:
         """How the tokens after all scored rows are chosen, where the device does it."""
@@ -229,6 +256,7 @@ class DeviceRunner:
             else:
                 drawn.append(Drawn(chosen))
             seat.counts.append(drawn[-1].token)
+            seat.pending = drawn[-1].token
             opens = drawn[-1].token in seat.openers  # the state before it is to be kept, so the window ends here
             if opens or (i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token])):
                 break
@@ -268,4 +296,5 @@ class DeviceRunner:
             "held_tokens": list(self.states.length),
             "kept": self.cache.status(),
             "experts": self.model.experts.status(),
+            "drafts": self.drafts.status(),
         }

@@ -36,6 +36,8 @@ class Scored:
     """[N, vocabulary]"""
     tokens: torch.Tensor | None
     """int32 [N] as the wishes have it, -1 without a choice; None where tokens are chosen on the host."""
+    rows: torch.Tensor
+    """[T, ...]: the trunk's residual of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class Steps:
         """Shapes that ran op by op, where recording needs that."""
         self.timed = False
         """Whether programs add up their time."""
+        self.replayed = False
+        """Whether the last step was a recorded one: only then its time says what the next will take."""
 
     def time(self) -> None:
         """From now on recorded steps add up their time; what was recorded before goes."""
@@ -86,6 +90,7 @@ class Steps:
     def forward(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """The step, recorded or not."""
         known = self.recorded.get(shape)
+        self.replayed = known is not None
         if known is None:
             return self.first(windows, wishes, shape)
         self.recorded.move_to_end(shape)
@@ -129,12 +134,13 @@ class Steps:
     def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> Scored:
         """The step, operation by operation."""
         batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap, mark)
-        residual = self.model.trunk(batch)
+        residual = rows = self.model.trunk(batch)
         if not shape.scored:
-            return Scored(torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device), None)
+            empty = torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
+            return Scored(empty, None, rows)
         if shape.scored < shape.rows:
             residual = self.ops.take_rows(residual, inputs.scored)
         logits = self.model.head(residual, batch)
         tokens = self.ops.draw(logits, inputs.draws)
         batch.close("draw")
-        return Scored(logits, tokens)
+        return Scored(logits, tokens, rows)
