@@ -5,7 +5,7 @@ decided on the device from tables that the host changes between steps only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,13 +16,16 @@ from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
 from strata.experts.split import Split
 from strata.kernels.device import Device
+from strata.kernels.experts import prompt
+from strata.kernels.experts.gpu import combine as combine_here
 from strata.kernels.experts.gpu import group, pair_results
 from strata.kernels.experts.table import ExpertTable
 from strata.kernels.rendezvous.answerer import Answer, Answerer
 from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
+from strata.kernels.rendezvous.naive import Tier
 
 MOST_ROWS = 32
-"""Of one call of the kernels; more rows are several calls."""
+"""Of one call of the kernels of windows; more rows are several calls, or a prompt's."""
 LIMIT_NS = 20_000_000_000
 """How long a call waits for the CPU before the step fails."""
 
@@ -72,6 +75,8 @@ class GpuExperts:
 
     def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """See `Experts.run`; all tensors are on the device. Never waits on the host."""
+        if len(x) > MOST_ROWS and self.reaches(layer):
+            return self.read(layer, x, ids, weights)
         y = self.device.empty(*x.shape)
         placement = Placement(self.cache.table.entries[layer], self.split.tables[self.split.kind[layer]])
         calls = self.calls[layer]
@@ -81,6 +86,24 @@ class GpuExperts:
             results = self.device.empty(*ids[part].shape, x.shape[1])
             pair_results(self.device, x[part], group(self.device, ids[part], calls), calls, results)
             combine(self.device, self.desk, layer, results, weights[part], ways, y[part])
+        return y
+
+    def reaches(self, layer: int) -> bool:
+        """Whether the device can read all experts of the layer, in frames or in pinned memory, as a prompt needs it."""
+        held = self.cache.table.tier(layer)[: len(self.answerer.banks[layer].gate)]
+        return prompt.is_coded(self.calls[layer]) and bool((held != Tier.HOST).all())
+
+    def read(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """`run` for the rows of a prompt: every expert is read once, wherever it lies; nobody is met."""
+        device, table = self.device, replace(self.calls[layer], entries=self.cache.table.entries[layer])
+        y = device.empty(*x.shape)
+        for first in range(0, len(x), prompt.MOST_ROWS):
+            part = slice(first, first + prompt.MOST_ROWS)
+            order = prompt.sort(device, ids[part], table, Tier.PINNED)
+            prompt.count_uses(device, order, table, self.desk.ledger[layer], self.desk.uses[layer])
+            results = device.empty(*ids[part].shape, x.shape[1])
+            prompt.pair_results(device, x[part], order, table, results)
+            combine_here(device, results, weights[part], y[part])
         return y
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:

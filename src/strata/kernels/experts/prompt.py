@@ -34,6 +34,8 @@ class Sorted:
     pairs: torch.Tensor
     tiles: torch.Tensor
     starts: torch.Tensor
+    counts: torch.Tensor
+    """int32 [experts]: pairs of each that this device computes."""
     rows: int
     top_k: int
 
@@ -48,8 +50,8 @@ def is_coded(table: ExpertTable) -> bool:
     return all(fmt.kind == "codes" for formats in table.formats for fmt in formats)
 
 
-def sort(device: Device, ids: torch.Tensor, table: ExpertTable) -> Sorted:
-    """The pairs of ids int32 [rows, top_k] by the experts that this device computes."""
+def sort(device: Device, ids: torch.Tensor, table: ExpertTable, tier: int = 0) -> Sorted:
+    """The pairs of ids int32 [rows, top_k] by the experts that this device computes: those of tiers up to `tier`."""
     (rows, top_k), experts = ids.shape, len(table.entries)
     pairs, most = rows * top_k, most_tiles(rows * top_k, experts)
     counts, cursors, starts, tiles, found = (
@@ -58,12 +60,20 @@ def sort(device: Device, ids: torch.Tensor, table: ExpertTable) -> Sorted:
     )
     known, threads = (ids.data_ptr(), table.entries.data_ptr()), THREADS
     scanned = (counts.data_ptr(), cursors.data_ptr(), starts.data_ptr(), tiles.data_ptr(), experts)
-    filled = (*known, cursors.data_ptr(), found.data_ptr(), pairs)
+    filled = (*known, cursors.data_ptr(), found.data_ptr(), pairs, tier)
     device.launch(Kernel(GROUP_UNIT, "prompt_zero"), blocks_for(experts), threads, 0, counts.data_ptr(), experts)
-    device.launch(Kernel(GROUP_UNIT, "prompt_count"), blocks_for(pairs), threads, 0, *known, counts.data_ptr(), pairs)
+    device.launch(
+        Kernel(GROUP_UNIT, "prompt_count"), blocks_for(pairs), threads, 0, *known, counts.data_ptr(), pairs, tier
+    )
     device.launch(Kernel(GROUP_UNIT, "prompt_scan"), (1, 1, 1), threads, 0, *scanned)
     device.launch(Kernel(GROUP_UNIT, "prompt_fill"), blocks_for(pairs), threads, 0, *filled)
-    return Sorted(found, tiles, starts, rows, top_k)
+    return Sorted(found, tiles, starts, counts, rows, top_k)
+
+
+def count_uses(device: Device, order: Sorted, table: ExpertTable, ledger: torch.Tensor, uses: torch.Tensor) -> None:
+    """Add the call to a layer's ledger and uses (kernels/rendezvous/gpu.py), as all on this device."""
+    known = (order.counts.data_ptr(), table.entries.data_ptr(), ledger.data_ptr(), uses.data_ptr(), len(table.entries))
+    device.launch(Kernel(GROUP_UNIT, "prompt_ledger"), (1, 1, 1), THREADS, 0, *known)
 
 
 def most_tiles(pairs: int, experts: int) -> int:

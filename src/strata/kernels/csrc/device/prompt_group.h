@@ -9,10 +9,10 @@ namespace strata::STRATA_ISA {
 
 constexpr int group_threads = 256;
 
-// counts [experts], zeros before: pairs of each expert of this device.
-STRATA_KERNEL(prompt_count, (const int32_t* ids, const ExpertEntry* table, int32_t* counts, int64_t pairs)) {
+// counts [experts], zeros before: pairs of each expert that this device computes, those of tiers up to `tier`.
+STRATA_KERNEL(prompt_count, (const int32_t* ids, const ExpertEntry* table, int32_t* counts, int64_t pairs, int64_t tier)) {
     const int64_t at = element();
-    if (at < pairs && tier_of(table[ids[at]]) == 0) atomic_add(counts + ids[at], 1);
+    if (at < pairs && tier_of(table[ids[at]]) <= tier) atomic_add(counts + ids[at], 1);
 }
 
 STRATA_KERNEL(prompt_zero, (int32_t* counts, int64_t experts)) {
@@ -64,9 +64,30 @@ STRATA_KERNEL_OF(group_threads, prompt_scan,
 }
 
 // Every pair to its place among the sorted ones; cursors move on.
-STRATA_KERNEL(prompt_fill, (const int32_t* ids, const ExpertEntry* table, int32_t* cursors, int32_t* sorted, int64_t pairs)) {
+STRATA_KERNEL(prompt_fill, (const int32_t* ids, const ExpertEntry* table, int32_t* cursors, int32_t* sorted, int64_t pairs,
+                            int64_t tier)) {
     const int64_t at = element();
-    if (at < pairs && tier_of(table[ids[at]]) == 0) sorted[atomic_add(cursors + ids[at], 1)] = static_cast<int32_t>(at);
+    if (at < pairs && tier_of(table[ids[at]]) <= tier) sorted[atomic_add(cursors + ids[at], 1)] = static_cast<int32_t>(at);
+}
+
+// What the rendezvous would have counted of a call in which the device computes everything: a ledger (rendezvous.h; entries
+// and distinct experts by tier, calls) and the experts' uses. The split learns nothing from it. One block.
+STRATA_KERNEL_OF(group_threads, prompt_ledger,
+                 (const int32_t* counts, const ExpertEntry* table, int64_t* ledger, int32_t* uses, int64_t experts)) {
+    SHARED(int32_t, totals, 6);
+    if (thread_x() < 6) totals[thread_x()] = 0;
+    barrier();
+    for (int64_t e = thread_x(); e < experts; e += group_threads) {
+        if (counts[e] == 0) continue;
+        const int tier = tier_of(table[e]);
+        atomic_add(totals + tier, counts[e]);
+        atomic_add(totals + 3 + tier, 1);
+        uses[e] += counts[e];
+    }
+    barrier();
+    if (thread_x() < 6) ledger[thread_x()] += totals[thread_x()];
+    else if (thread_x() < 11) ledger[thread_x()] = 0;  // of the last call
+    else if (thread_x() == 11) ledger[11] += 1;
 }
 
 }  // namespace strata::STRATA_ISA
