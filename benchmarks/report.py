@@ -3,7 +3,8 @@
     PYTHONPATH=src python benchmarks/report.py [--check]
 
 Reads peers.jsonl (compare_peers.py), slots.jsonl (strata bench decode --slots 1 --slots 4 --json), kernels.jsonl
-(strata bench kernels --json) and sweep.jsonl (sweep.py); replaces what stands between `<!-- figures: NAME -->` and
+(strata bench kernels --json), crowds.jsonl (strata bench join, turns, serve and soak, --json) and sweep.jsonl
+(sweep.py); replaces what stands between `<!-- figures: NAME -->` and
 `<!-- end -->` in the page. --check writes nothing and exits 1 when the page or the plot differ from what the results
 give.
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compare_peers import read_lines, table
+from crowds import crowds_section
 from peers import ROOT
 from plot import Panel, svg
 
@@ -132,11 +134,12 @@ def filled(page: str, sections: dict[str, str]) -> str:
 
 def written(page: str, results: Path) -> tuple[str, str]:
     """(page, plot) of the results."""
-    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "slots", "kernels", "sweep")}
+    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "slots", "kernels", "crowds", "sweep")}
     sections = {
         "peers": peers_section(lines["peers"]),
         "slots": slots_section(lines["slots"]),
         "kernels": kernels_section(lines["kernels"]),
+        "crowds": crowds_section(lines["crowds"], origin, NONE),
         "sweep": sweep_section(lines["sweep"]),
     }
     caption = "solid: milliseconds per decode step; dashed: weights and state moved, by what a plain read gives"

@@ -15,7 +15,7 @@ from strata.engine.request import Request
 SMALL = ["--n", "6", "--long", "90", "--threads", "1"]
 
 
-@pytest.mark.parametrize("name", ["qwen3_moe", "qwen3_next"])
+@pytest.mark.parametrize("name", ["qwen3_moe", "qwen3_next", "qwen3_5_moe", "qwen4_exp"])
 def test_a_crowd_says_what_each_says_alone(name, capsys):
     assert run(["check", "batch", str(path_of(name, "gguf")), *SMALL, "--json"], {}) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
