@@ -29,9 +29,8 @@ from strata.kernels.device import Device
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.native import Native
 from strata.models.base import Model
-from strata.models.weights import row_tables
+from strata.models.weights import dense_bytes, row_tables
 from strata.runtime.apart import Apart
-from strata.runtime.on_device import dense_bytes
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.memory import Memory

@@ -46,8 +46,8 @@ def test_the_compiled_operations_pass_too(path):
 def test_a_fault_exits_1_and_is_named(path, monkeypatch):
     """The comparison is not blind: one operation that is off shows in the exit code, the table and the JSON."""
 
-    def spoiled(ops):
-        honest = engine(ops)
+    def spoiled(ops, apart):
+        honest = engine(ops, apart)
 
         def run_spoiled(*arguments):
             taps, logits = honest(*arguments)

@@ -56,5 +56,6 @@ def facts(loaded: Loaded) -> dict[str, object]:
         "model": str(path),
         "model_bytes": sum(file.stat().st_size for file in ([path] if path.is_file() else path.glob("*.safetensors"))),
         "architecture": loaded.model.shape.architecture,
+        "device": choices.get("gpu", "cpu"),
         **origin(choices["threads"], choices["isa"]),
     }

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from strata.core.window import Window
+from strata.experts.gpu import GpuExperts
 from strata.kernels.cpu_ops import CpuOps
+from strata.models.weights import dense_bytes
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
 from strata.state.sequence import Snapshot
@@ -130,6 +132,9 @@ class Bench:
 
     def per_step(self, work: Work, steps: int) -> tuple[float | None, float | None]:
         """(distinct experts, bytes of weights) per step of all counted runs."""
+        if isinstance(self.runner.model.experts.inner, GpuExperts):
+            dense = dense_bytes(self.runner.model)
+            return work.experts / (self.repeats * steps), work.bytes / (self.repeats * steps) + dense
         if not isinstance(self.runner.ops, CpuOps):
             return None, None
         return work.experts / (self.repeats * steps), work.bytes / (self.repeats * steps)
@@ -188,7 +193,12 @@ class Bench:
         return results[-1].drawn[0].token
 
     def work(self) -> Work:
-        """What the kernels have read so far."""
+        """What the kernels have read so far; on a device experts alone, `per_step` adds the weights of every step."""
+        experts = self.runner.model.experts.inner
+        if isinstance(experts, GpuExperts):
+            experts.read_ledger()
+            sizes = {layer: int(nbytes) for layer, nbytes in enumerate(experts.cache.sizes)}
+            return Work(int(experts.counters.experts.sum()), sum(experts.counters.bytes_by_way(sizes).values()))
         if not isinstance(self.runner.ops, CpuOps):
             return Work(0, 0)
         native = self.runner.ops.native

@@ -2,7 +2,6 @@
 
 import json
 import statistics
-from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 import typer
@@ -13,7 +12,19 @@ from strata.checks.facts import facts
 from strata.checks.profile import Profile, profile
 from strata.checks.prompts import drawn_ids, has_tokenizer, reading
 from strata.checks.rates import Bench, Rates, share_of_bytes
-from strata.cli.check import Isa, Json, KvType, ModelArgument, PromptChunk, RamGib, Threads, loaded_for
+from strata.cli.check import (
+    DeviceName,
+    Isa,
+    Json,
+    KvType,
+    ModelArgument,
+    PromptChunk,
+    RamGib,
+    Threads,
+    VramGib,
+    given,
+    loaded_for,
+)
 from strata.cli.output import note, say
 
 Repeat = Annotated[int, typer.Option("--repeat", min=1, help="Runs that count, after one that warms up.")]
@@ -44,6 +55,8 @@ def decode(
     kv_type: KvType = None,
     prompt_chunk: PromptChunk = None,
     ram_gib: RamGib = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Tokens per second of decoding behind --context tokens (default 128): median, least and most of the runs.
@@ -51,7 +64,10 @@ def decode(
     With one slot and several, also what share of the rate several reach that their bytes of weights allow.
     """
     depths, counts = contexts or [128], sorted(set(slots or [1]))
-    flags = engine_flags(threads, isa, kv_type, prompt_chunk, ram_gib)
+    flags = {
+        **given(threads, isa, device, vram_gib),
+        **{"kv_type": kv_type, "prompt_chunk": prompt_chunk, "ram_gib": ram_gib},
+    }
     loaded = loaded_for(context, model, flags, counts[-1], max(depths) + tokens)
     bench = bench_of(loaded, max(1, *depths) + counts[-1], repeat, drawn)
     for depth in depths:
@@ -82,11 +98,16 @@ def prompt(
     kv_type: KvType = None,
     prompt_chunk: PromptChunk = None,
     ram_gib: RamGib = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Tokens per second of reading a prompt of --context tokens (default 512): median, least and most of the runs."""
     lengths = contexts or [512]
-    flags = engine_flags(threads, isa, kv_type, prompt_chunk, ram_gib)
+    flags = {
+        **given(threads, isa, device, vram_gib),
+        **{"kv_type": kv_type, "prompt_chunk": prompt_chunk, "ram_gib": ram_gib},
+    }
     loaded = loaded_for(context, model, flags, 1, max(lengths))
     bench = bench_of(loaded, max(lengths), repeat, drawn)
     for length in lengths:
@@ -94,14 +115,6 @@ def prompt(
         company = Company()
         rates = bench.prompt(length)
         show("prompt", rates, Beside(loaded, drawn, company.share(), None), json_)
-
-
-def engine_flags(
-    threads: str | None, isa: str | None, kv_type: str | None, prompt_chunk: str | None, ram_gib: str | None
-) -> Mapping[str, str | None]:
-    """The engine's flags by the names of their settings."""
-    given = {"threads": threads, "isa": isa, "kv_type": kv_type}
-    return {**given, "prompt_chunk": prompt_chunk, "ram_gib": ram_gib}
 
 
 def bench_of(loaded: Loaded, tokens: int, repeat: int, drawn: bool) -> Bench:

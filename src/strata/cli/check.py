@@ -19,8 +19,9 @@ from strata.checks.tiers import Tiers
 from strata.cli.flags import Given
 from strata.cli.output import make_log, note, say
 from strata.core.errors import UsageError
-from strata.experts.placing import emulated
+from strata.experts.placing import side_of
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.plan.setting import flag_of, settings_of
 from strata.plan.wishes import Wishes
@@ -46,6 +47,8 @@ Threads = Annotated[str | None, flag("threads")]
 Isa = Annotated[str | None, flag("isa")]
 KvType = Annotated[str | None, flag("kv_type")]
 PromptChunk = Annotated[str | None, flag("prompt_chunk")]
+DeviceName = Annotated[str | None, flag("device")]
+VramGib = Annotated[str | None, flag("vram_gib")]
 RamGib = Annotated[str | None, flag("ram_gib")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
@@ -72,14 +75,19 @@ def equalities(
         bool, typer.Option("--break", help="Spoil a stored value first: every equality must then fail.")
     ] = False,
     tiers: Annotated[
-        bool, typer.Option("--tiers", help="Also experts in VRAM, over PCIe and on the CPU, on an emulated GPU (slow).")
+        bool,
+        typer.Option(
+            "--tiers", help="Also experts in VRAM, over PCIe and on the CPU; without a GPU on an emulated one (slow)."
+        ),
     ] = False,
     threads: Threads = None,
     isa: Isa = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Slots, chunks, drafts and snapshots change no bit of the logits; exit 1 when one of them does."""
-    loaded = loaded_for(context, model, {"threads": threads, "isa": isa}, SLOTS, LONGEST + STEPS + 16)
+    loaded = loaded_for(context, model, given(threads, isa, device, vram_gib), SLOTS, LONGEST + STEPS + 16)
     prompts = check_prompts(loaded.checkpoint, loaded.model.shape.vocabulary, LONGEST)
     lengths = ", ".join(str(len(p)) for p in prompts)
     note(f"reading prompts of {lengths} tokens one by one, {STEPS} tokens of answer each ...")
@@ -104,12 +112,21 @@ def equalities(
         raise typer.Exit(1)
 
 
+def given(threads: str | None, isa: str | None, device: str | None, vram_gib: str | None) -> Mapping[str, str | None]:
+    """The engine's flags by the names of their settings."""
+    return {"threads": threads, "isa": isa, "device": device, "vram_gib": vram_gib}
+
+
 def tiered(loaded: Loaded, run: Equalities) -> Tiers:
-    """The comparison of placements; UsageError where there is nothing to place."""
-    ops = loaded.runner.ops
-    if not loaded.model.store.banks or not isinstance(ops, CpuOps):
-        raise UsageError("--tiers: this needs a model with experts and the operations of the CPU")
-    return Tiers(run, HostDevice(), ops.native, emulated())
+    """The comparison of placements on the model's GPU, or on an emulated one beside the CPU's operations.
+
+    UsageError where there is nothing to place.
+    """
+    ops, host = loaded.runner.ops, loaded.runner.host_ops
+    if not loaded.model.store.banks or not isinstance(host, CpuOps):
+        raise UsageError("--tiers: this needs a model with experts, and no --isa naive")
+    device = ops.device if isinstance(ops, GpuOps) else HostDevice()
+    return Tiers(run, device, host.native, side_of(device.torch_device))
 
 
 def verdict_line(verdict: Verdict) -> str:
@@ -138,6 +155,8 @@ def perplexity(
     chunks: Annotated[int | None, typer.Option("--chunks", min=1, help="Chunks at most; all when left out.")] = None,
     threads: Threads = None,
     isa: Isa = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Perplexity of a text by llama-perplexity's definition: the second half of every chunk is scored."""
@@ -145,7 +164,7 @@ def perplexity(
         words = text.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"--text {text}: cannot be read as UTF-8: {error}") from error
-    loaded = loaded_for(context, model, {"threads": threads, "isa": isa}, 1, ctx)
+    loaded = loaded_for(context, model, given(threads, isa, device, vram_gib), 1, ctx)
     tokenizer = load_tokenizer(loaded.checkpoint)
     tokens = encode_text(tokenizer, words)
     last: Perplexity | None = None

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.locate import open_checkpoint
 from strata.core.errors import UsageError
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.cubins import default_folder
+from strata.kernels.devices import open_device
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.native import Native
 from strata.kernels.ops import Ops
@@ -22,6 +26,8 @@ from strata.parity.compare import compare
 from strata.parity.figures import Figure, Report
 from strata.parity.forward import Reference, load
 from strata.parity.production import engine, split
+from strata.runtime.apart import Apart
+from strata.state.memory import Memory
 
 DRAWN_TOKENS = 48
 
@@ -34,20 +40,34 @@ def parity(
         str, typer.Option("--chunks", help="Tokens per step, separated by commas; repeated to the end.")
     ] = "20,5,1,19",
     naive: Annotated[bool, typer.Option("--naive", help="Run the engine on its numpy operations.")] = False,
+    device: Annotated[
+        str, typer.Option("--device", metavar="cpu|cuda|emulator", help="Where the engine's operations run.")
+    ] = "cpu",
     json_: Annotated[bool, typer.Option("--json", help="Every figure, as one JSON object.")] = False,
 ) -> None:
     """Compare every operation of the engine with the float64 reference; exit 1 names the first one beyond tolerance."""
-    ops: Ops = NaiveOps() if naive else CpuOps(Native())
+    ops, apart = operations(device, naive)
     with open_checkpoint(model) as checkpoint:
         reference = load(checkpoint)
         ids = chosen(checkpoint, reference, prompt, tokens)
         steps = split(len(ids), whole_numbers("--chunks", chunks, 1, 1 << 20))
-        taps, logits = engine(ops)(model, ids, steps)
+        taps, logits = engine(ops, apart)(model, ids, steps)
         report = compare(reference, ids, taps, logits, len(steps))
     sys.stdout.write(as_json(report) if json_ else table(report))
     if report.first is not None:
         sys.stderr.write(f"parity: first operation beyond tolerance: {report.first}\n")
         raise typer.Exit(1)
+
+
+def operations(device: str, naive: bool) -> tuple[Ops, Apart | None]:
+    """What the engine computes with, and where; all experts are where the other weights are."""
+    if device == "cpu":
+        return (NaiveOps() if naive else CpuOps(Native())), None
+    if naive:
+        raise UsageError(f"--device {device}: the naive operations run on the CPU", "leave one of them out")
+    opened = open_device(device, default_folder(os.environ))
+    apart = Apart(opened.name, Memory(opened.torch_device, apart=True), CpuOps(Native()))
+    return GpuOps(opened), apart
 
 
 def chosen(checkpoint: Checkpoint, reference: Reference, prompt: str, tokens: str) -> list[int]:

@@ -51,3 +51,9 @@ def found(part: object) -> Iterator[Weight]:
 def weight_bytes(weight: Weight) -> int:
     """Of all planes."""
     return sum(plane.nbytes for plane in weight.planes)
+
+
+def dense_bytes(model: Model) -> int:
+    """Of all matrices that a step reads whole: neither experts nor tables of rows."""
+    tables = {id(table) for table in row_tables(model)}
+    return sum(weight_bytes(weight) for weight in dense_weights(model) if id(weight) not in tables)

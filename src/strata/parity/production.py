@@ -14,6 +14,7 @@ from strata.core.window import Window
 from strata.kernels.ops import Ops
 from strata.models.registry import build_model
 from strata.parity.forward import Taps, Tensors
+from strata.runtime.apart import Apart
 from strata.runtime.runner import DeviceRunner
 
 Run = Callable[[Path, Sequence[int], Sequence[int]], tuple[Taps, npt.NDArray[np.generic]]]
@@ -23,19 +24,20 @@ One sequence in one slot, read in consecutive windows of the given sizes, every 
 """
 
 
-def engine(ops: Ops) -> Run:
-    """The engine's CPU runner with the given operations."""
+def engine(ops: Ops, apart: Apart | None = None) -> Run:
+    """The engine's runner with the given operations, on the CPU or `apart` from it."""
 
     def run(path: Path, tokens: Sequence[int], chunks: Sequence[int]) -> tuple[Taps, npt.NDArray[np.generic]]:
         taps: Taps = []
 
         def tap(name: str, tensors: dict[str, torch.Tensor]) -> None:
             # copies: states and buffers may be written again by a later step
-            taps.append((name, {part: tensor.numpy().copy() for part, tensor in tensors.items()}))
+            taps.append((name, {part: tensor.cpu().numpy().copy() for part, tensor in tensors.items()}))
 
         logits, start = [], 0
         with open_checkpoint(path) as checkpoint:
-            runner = DeviceRunner(build_model(checkpoint, ops), ops, Limits(1, len(tokens), max(chunks)), tap)
+            limits = Limits(1, len(tokens), max(chunks))
+            runner = DeviceRunner(build_model(checkpoint, ops), ops, limits, tap, apart=apart)
             for size in chunks:
                 window = Window(0, start, tuple(tokens[start : start + size]), size)
                 logits.append(runner.forward([window]).copy())

@@ -1,6 +1,7 @@
 """A model on a GPU: which one there is, and what is brought there. The part of assembling that only a GPU needs."""
 
 import importlib.util
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,13 @@ from strata.kernels.device import Device
 from strata.kernels.devices import open_device
 from strata.kernels.gpu_ops import GpuOps
 from strata.models.base import Model
-from strata.models.weights import dense_weights, row_tables, weight_bytes
+from strata.models.weights import dense_bytes, dense_weights, row_tables, weight_bytes
 from strata.plan.machine import available_memory
 from strata.plan.plan import Choice, StateRoom
 from strata.plan.vram import choose_state_room, reserve_bytes
 from strata.plan.wishes import Wishes
 from strata.runtime.apart import Apart
-from strata.runtime.tiers import Tiered, reported, tier_experts
+from strata.runtime.tiers import reported, tier_experts
 from strata.state.memory import Memory
 
 LEAST_CAPABILITY = (7, 5)
@@ -85,7 +86,8 @@ class OnDevice:
         self.device: Device = open_device(found.device, self.cache / "kernels")
         self.ops = GpuOps(self.device)
         self.side: HostSide = self.emulated() if found.device == "emulator" else side_of(self.device.torch_device)
-        self.tiered: Tiered | None = None
+        self.ending: Callable[[], object] | None = None
+        """Ends what works beside the steps: when it is called, when this goes, or with the process."""
 
     @staticmethod
     def emulated() -> HostSide:
@@ -134,8 +136,9 @@ class OnDevice:
         shape, native = model.shape, self.host_ops.native
         profile = Profile(self.cache / "profiles", name, max(model.store.banks) + 1, shape.experts, log)
         side = reported(self.side, log)
-        self.tiered = tier_experts(self.device, native, model, self.wishes, host_bytes, side, profile)
-        return self.tiered.choices
+        tiered = tier_experts(self.device, native, model, self.wishes, host_bytes, side, profile)
+        self.ending = weakref.finalize(self, tiered.close)
+        return tiered.choices
 
     def choices(self, model: Model) -> tuple[Choice, ...]:
         """Where the model is, and what stays of it on the device."""
@@ -150,12 +153,5 @@ class OnDevice:
 
     def close(self) -> None:
         """End what works beside the steps; what was learned is kept."""
-        if self.tiered is not None:
-            self.tiered.close()
-            self.tiered = None
-
-
-def dense_bytes(model: Model) -> int:
-    """Of the weights that lie on the device, but for routed experts."""
-    tables = {id(table) for table in row_tables(model)}
-    return sum(weight_bytes(weight) for weight in dense_weights(model) if id(weight) not in tables)
+        if self.ending is not None:
+            self.ending()
