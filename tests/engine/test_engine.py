@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from fakes import FakeRunner
 from reference.decoding import alone
 from strata.core.errors import CapacityError, EngineError, RequestError
+from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.core.order import Order
@@ -391,3 +393,59 @@ def test_orders_are_refused_once_the_engine_is_down(started: Started) -> None:
     assert answers == [{"orders": 1}] and runner.closed
     with pytest.raises(EngineError, match="the engine is down"):
         engine.order(Order("save"), answers.append)
+
+
+class Counting(FakeRunner):
+    """Counts the rows of finished steps by the first token of their prompts; each step waits at the gate."""
+
+    def __init__(self) -> None:
+        super().__init__(Limits(slots=1, context=256, step_tokens=16))
+        self.gate: threading.Semaphore = threading.Semaphore(0)
+        self.names: dict[int, int] = {}
+        self.rows: Counter[int] = Counter()
+
+    def seat(self, slot: int, tokens: Sequence[int], *rest: Any) -> Held:
+        self.names[slot] = tokens[0]
+        return super().seat(slot, tokens, *rest)
+
+    def step(self, windows: Sequence[Window]) -> list[Stepped]:
+        found = super().step(windows)
+        for window in windows:
+            self.rows[self.names[window.slot]] += len(window.tokens)
+        return found
+
+
+@pytest.mark.parametrize(("moment", "steps", "before", "most"), [("read", 2, 16, 24), ("decoded", 10, 62, 63)])
+def test_no_step_begins_for_a_client_that_left(
+    started: Started, moment: str, steps: int, before: int, most: int
+) -> None:
+    runner = Counting()
+    engine = Engine(runner)
+    started.engines.append(engine)
+    engine.start()
+    session = engine.submit(Request("gone", (49,) * 60, 40))
+    for _ in range(steps):
+        assert runner.entered.acquire(timeout=10)
+        runner.gate.release()
+    assert runner.entered.acquire(timeout=10)  # the next step is under way
+    assert runner.rows[49] == before, moment
+    session.cancel()
+    runner.gate.release(1000)
+    assert collect(session)[1].reason is Reason.CANCEL
+    assert collect(engine.submit(ask("next")))[0] == alone(ask("next"), 256)[0]
+    assert runner.rows[49] == most, "the step that was under way, and no other"
+
+
+def test_who_leaves_while_waiting_is_never_seated(started: Started) -> None:
+    runner = Counting()
+    engine = Engine(runner)
+    started.engines.append(engine)
+    engine.start()
+    other = engine.submit(ask("other", max_new=40))
+    assert runner.entered.acquire(timeout=10)
+    session = engine.submit(Request("gone", (49,) * 60, 40))
+    session.cancel()
+    runner.gate.release(1000)
+    assert collect(session)[1].reason is Reason.CANCEL
+    assert collect(other)[0] == alone(other.request, 256)[0]
+    assert 49 not in runner.names.values() and runner.rows[49] == 0

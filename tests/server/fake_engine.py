@@ -68,6 +68,7 @@ class Fake:
             "running": len(self.tasks),
             "reading": 0,
             "waiting": 2,
+            "queue_limit": 256,
             "context": self.script["context"],
             "slots": {"requested": 8, "serving": 4, "reason": "as much as fits"},
             "seats": [{"id": 0, "state": "idle", "held": 0}],

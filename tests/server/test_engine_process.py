@@ -12,7 +12,7 @@ from server.harness import QUICK, fake_process
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.engine.events import Event, Finished, Reason, Token
 from strata.engine.request import QueueFullError, Request
-from strata.server.engine_process import EngineAwayError, EngineProcess, RestartPolicy, State, _refusal
+from strata.server.engine_process import EngineAwayError, EngineProcess, RestartPolicy, State, refusal
 
 
 def with_engine(
@@ -163,7 +163,7 @@ def test_stopping_while_loading_ends_at_once() -> None:
     asyncio.run(body())
 
 
-def test_refusals_have_their_kinds() -> None:
+def testrefusals_have_their_kinds() -> None:
     async def busy(engine: EngineProcess) -> None:
         with pytest.raises(QueueFullError):
             await all_of(engine)
@@ -185,5 +185,5 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 
 def test_too_long_is_a_capacity_error() -> None:
-    assert isinstance(_refusal("too_long", "x"), CapacityError)
-    assert type(_refusal("failed", "x")) is EngineError
+    assert isinstance(refusal("too_long", "x"), CapacityError)
+    assert type(refusal("failed", "x")) is EngineError

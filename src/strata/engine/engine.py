@@ -20,6 +20,8 @@ from strata.engine.session import Session
 from strata.engine.tally import Tally
 
 Sink = Callable[[Session, Event], None]
+REFRESH_S = 0.1
+"""Age of the runner's status at which a step asks for it again; one that ends an answer always does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Engine:
         self._failures = 0
         self._busy_since: float | None = None
         self._runner_status: dict[str, object] = dict(runner.status())
+        self._refreshed_s = -REFRESH_S
         self._thread = threading.Thread(target=self._main, name="strata-engine", daemon=True)
         self.limits = runner.limits
 
@@ -201,6 +204,7 @@ class Engine:
 
     def _refresh(self) -> None:
         status = dict(self._runner.status())
+        self._refreshed_s = self._clock()
         with self._changed:
             self._runner_status = status
 
@@ -249,13 +253,12 @@ class Engine:
             with self._changed:
                 windows = self._scheduler.next_windows(drafts)
             results = self._runner.step(windows)
-            runner_status = dict(self._runner.status())
+            now = self._clock()
             with self._changed:
                 if self._stopping:  # stop() may have stopped waiting and ended the sessions
                     return
-                outcomes = self._scheduler.settle(windows, results, self._clock())
+                outcomes = self._scheduler.settle(windows, results, now)
                 self._failures = 0
-                self._runner_status = runner_status
             for result in results:
                 if result.error and self._log is not None:
                     self._log.warning("window_failed", slot=result.slot, error=result.error)
@@ -263,6 +266,8 @@ class Engine:
             self._tally.failed_steps += 1
             self._failed(chosen, f"the step failed: {_words(error)}")
         else:
+            if now - self._refreshed_s >= REFRESH_S or any(outcome.release is not None for outcome in outcomes):
+                self._refresh()
             self._apply(outcomes)
 
     def _failed(self, slots: Iterable[int], text: str, seated: bool = True) -> None:

@@ -71,5 +71,5 @@ class Runner(Protocol):
         ...
 
     def status(self) -> Mapping[str, object]:
-        """Plain values for STAT and /v1/status; asked for after every step, so it must be cheap."""
+        """Plain values for STAT and /v1/status; asked for between steps, some times a second."""
         ...

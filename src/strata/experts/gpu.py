@@ -4,6 +4,7 @@ An expert gives the same bits wherever it is computed, so placement changes spee
 decided on the device from tables that the host changes between steps only.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -66,6 +67,8 @@ class GpuExperts:
     """Of the step under way."""
     steps: int = 0
     swaps: int = 0
+    swapped: Counter[int] = field(default_factory=Counter)
+    """The same by layer."""
     relieved: int = 0
     """Blocks given back because memory was short."""
     answers: dict[int, Answer] = field(default_factory=dict)
@@ -169,6 +172,7 @@ class GpuExperts:
         cache = self.cache
         chosen = choose_swaps(self.usage.counts, cache.frames, cache.sizes, self.settings, cache.busy)
         self.swaps += cache.swap(chosen)
+        self.swapped.update(swap.newcomer[0] for swap in chosen if swap.newcomer in cache.frames.held)
         if not self.settings.asynchronous:
             cache.land(wait=True)
 
@@ -205,7 +209,16 @@ class GpuExperts:
             "relieved": self.relieved,
             "moved_bytes": self.cache.moved_bytes,
             "disagreement": self.counters.disagreement(),
+            "layers": [self.layer_status(layer) for layer in sorted(self.split.kind)],
         }
+
+    def layer_status(self, layer: int) -> dict[str, int]:
+        """The layer's counts of (row, rank) pairs, and of the experts that got a frame beside the steps."""
+        in_vram, pcie, cpu = (int(count) for count in self.counters.entries[layer])
+        routed = int(self.counters.rows[layer]) * self.counters.top_k
+        return {
+            "layer": layer, "routed": routed, "hits": in_vram, "misses": pcie + cpu, "swaps": self.swapped[layer],
+        }  # fmt: skip
 
     def close(self) -> Counts:
         """End the answering thread -> the counts to keep."""

@@ -18,6 +18,7 @@ from strata import __version__
 from strata.core.errors import StrataError
 from strata.server import metrics, openai_chat, openai_completions
 from strata.server.body import read_fields, read_object
+from strata.server.engine_metrics import slots_of
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
 from strata.server.fields import include_usage
@@ -137,7 +138,10 @@ class Api:
             "info": engine.info,
         }
         if engine.state is State.READY:
-            own["engine"] = dict(await engine.status())
+            found = await engine.status()
+            counts = {name: found[name] for name in ("running", "reading", "waiting", "queue_limit")}
+            own["concurrency"] = {**found["slots"], **counts}
+            own["engine"] = dict(found)
         return JSONResponse(own)
 
     async def vram(self, request: Request) -> Response:
@@ -155,7 +159,7 @@ class Api:
 
     async def slots(self, request: Request) -> Response:
         """GET /slots: what every slot does."""
-        return JSONResponse(list(metrics.slots_of(await self._engine.status())))
+        return JSONResponse(slots_of(await self._engine.status()))
 
     async def version(self, request: Request) -> Response:
         """GET /version."""

@@ -296,11 +296,11 @@ class EngineProcess:
                 if isinstance(event, Finished):
                     del self._live[name]
             case Error(name, code, text) if name in self._live:
-                self._live.pop(name).put_nowait(_refusal(code, text))
+                self._live.pop(name).put_nowait(refusal(code, text))
             case Kept("vram", counts) if self._resizing:
                 settle(self._resizing.pop(0), counts)
             case Error("-", code, text) if self._resizing and text.startswith("vram: "):
-                settle(self._resizing.pop(0), _refusal(code, text.removeprefix("vram: ")))
+                settle(self._resizing.pop(0), refusal(code, text.removeprefix("vram: ")))
             case Error("-", code, text):
                 self._log.warning("engine refused a line", code=code, reason=text)
             case Status(values) if self._asked:
@@ -335,8 +335,8 @@ def settle(answer: "asyncio.Future[Mapping[str, T]]", found: Mapping[str, T] | E
         answer.set_result(found)
 
 
-def _refusal(code: str, text: str) -> Exception:
-    """The exception for an ERR line."""
+def refusal(code: str, text: str) -> Exception:
+    """The exception for an ERR line, or for an end with an error."""
     if code == BUSY:
         return QueueFullError(text)
     if code == TOO_LONG:

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 from strata.chat.events import Done, Event
 from strata.chat.reader import AnswerReader, Reading
 from strata.chat.tokenizer import Tokenizer
-from strata.core.errors import EngineError, RequestError, StrataError
+from strata.core.errors import EngineError, RequestError
 from strata.core.limits import Limits
 from strata.engine.events import Finished, Reason, Token
 from strata.engine.protocol import DEADLINE
 from strata.engine.request import DeadlineError, Request
-from strata.server.engine_process import EngineProcess
+from strata.server.engine_process import EngineProcess, refusal
 from strata.server.metrics import AnswerTimer, Metrics
 
 T = TypeVar("T")
@@ -48,18 +48,18 @@ async def answer(
 ) -> AsyncGenerator[Event, None]:
     """The events of one answer; leaving early ends it in the engine."""
     timer = metrics.timer()
-    ended = "cancel"
+    ended, counts = "cancel", None
     try:
         async with aclosing(untimed(engine, job, tokenizer, timer)) as events:
             async for event in events:
                 if isinstance(event, Done):
-                    ended = "deadline" if event.late else event.reason
+                    ended, counts = "deadline" if event.late else event.reason, event.counts
                 yield event
-    except StrataError:
+    except Exception:
         ended = "error"
         raise
     finally:
-        timer.ended(ended)
+        timer.ended(ended, counts)
 
 
 async def untimed(
@@ -80,7 +80,8 @@ async def untimed(
                     generation.cancel()
             elif isinstance(event, Finished):
                 if event.reason is Reason.ERROR:
-                    raise EngineError(f"the engine could not finish the answer: {event.error or event.code}")
+                    text = event.error or event.code
+                    raise refusal(event.code, f"the engine could not finish the answer: {text}")
                 if event.reason is Reason.CANCEL and not stopping and event.code != DEADLINE:
                     raise EngineError("the answer was cancelled by the engine")
                 for part in reader.finish(event):

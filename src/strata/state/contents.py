@@ -21,6 +21,8 @@ class StateContents:
         """Bytes of a slot's recurrent state by tensor."""
         self.page_bytes = sum(self.page_sizes.values())
         self.state_bytes = sum(self.state_sizes.values())
+        self.nbytes = states.pages.pages * self.page_bytes + len(states.length) * self.state_bytes
+        """Of all pages and slots."""
 
     def gather(self, pages: Sequence[int]) -> Blob:
         """See `tiers.Contents`."""
