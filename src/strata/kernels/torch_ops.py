@@ -35,7 +35,8 @@ def register(cache: Path, namespace: str = NAMESPACE) -> torch.library.Library:
 
     They end when the returned library is gone. RuntimeError when the namespace has such operators already.
     """
-    library: Any = torch.library.Library(namespace, "DEF")
+    make: Any = torch.library.Library
+    library = make(namespace, "DEF")
     calls = Calls(cache)
     for schema in SCHEMAS:
         name = library.define(schema)
