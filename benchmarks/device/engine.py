@@ -102,7 +102,8 @@ def resident(report: Report, drawn: Drawn) -> None:
         report.part("resident: parts ms", 15, lambda: parts(runner, steps))
     for slots in (2, 4, 8):
         report.part(f"resident: {slots} streams", 20, lambda s=slots: decode(drawn, s, 24))  # type: ignore[misc]
-    report.part("resident: prompt", 40, lambda: prompt(drawn, 20.0))
+    for chunk in drawn.scale.chunks:
+        report.part(f"resident: prompt by {chunk}", 30, lambda c=chunk: prompt(drawn, c, 8.0))  # type: ignore[misc]
 
 
 def budgets(report: Report, drawn: Drawn) -> None:
@@ -122,7 +123,8 @@ def budgets(report: Report, drawn: Drawn) -> None:
                     report.part(f"{name}: {slots} streams", 20, lambda s=slots: decode(drawn, s, 32, host))  # type: ignore[misc]
                 if drawn.device.torch_device.type == "cuda":
                     report.part(f"{name}: profile", 30, lambda: kernels(drawn.steps))
-                report.part(f"{name}: prompt", 30, lambda: prompt(drawn, 12.0))
+                for chunk in drawn.scale.chunks[1:]:
+                    report.part(f"{name}: prompt by {chunk}", 30, lambda c=chunk: prompt(drawn, c, 8.0))  # type: ignore[misc]
 
 
 def run(device: Device, out: dict[str, Any]) -> None:

@@ -37,7 +37,8 @@ from strata.state.memory import Memory
 
 READ_GBS, PCIE_GBS = 4450.0, 52.0
 """Measured limits of the card: device memory read, host to device."""
-RESERVE = 1 << 30
+RESERVE = 6 << 30
+"""As the engine leaves alone on such a card, with 8,192 rows of a prompt."""
 LEARNED, TRIED = 500, 450
 """Tokens of a trace that say what is resident at first, and tokens that are decoded."""
 WARM = 3
@@ -52,14 +53,14 @@ class Scale:
     layers: int = 48
     context: int = 4096
     prompt: int = 8192
-    chunk: int = 512
-    """Tokens of a step, the engine's default."""
+    chunks: tuple[int, ...] = (512, 2048, 8192)
+    """Prompt tokens of a step."""
     steps: int = 1 << 10
     """Steps at most that are timed."""
 
 
 REAL = Scale()
-TINY = Scale("tiny", 4, 32, 48, 40, 2)
+TINY = Scale("tiny", 4, 32, 48, (20, 40), 2)
 """For a dry run on the emulator."""
 
 Counts = npt.NDArray[np.float64]
@@ -138,7 +139,7 @@ class Drawn:
         self.decoding = None
         gc.collect()
         apart = Apart(self.device.name, Memory(self.device.torch_device, apart=True), CpuOps(self.native))
-        return DeviceRunner(self.model, self.ops, Limits(slots, context, self.scale.chunk), apart=apart)
+        return DeviceRunner(self.model, self.ops, Limits(slots, context, max(self.scale.chunks)), apart=apart)
 
     @property
     def last(self) -> DeviceRunner | None:

@@ -10,11 +10,16 @@ from strata.core.window import Window
 from strata.sampling.params import SamplingParams
 
 
-def prompt(drawn: Drawn, limit_s: float) -> dict[str, Any]:
-    """Read a prompt in chunks, as far as `limit_s` goes; the first chunk does not count."""
-    tokens, chunk = drawn.scale.prompt, drawn.scale.chunk
+def prompt(drawn: Drawn, chunk: int, limit_s: float) -> dict[str, Any]:
+    """Read a prompt in chunks, as far as `limit_s` goes; a chunk that is read before warms up and does not count."""
+    tokens = drawn.scale.prompt
+    chunk = min(chunk, tokens)
     runner = drawn.runner(1, tokens + 64)
-    ids = np.random.default_rng(3).integers(0, drawn.shape.vocabulary - 10, tokens).tolist()
+    rng = np.random.default_rng(3)
+    for warm in (min(64, chunk), chunk):
+        runner.seat(0, ids := rng.integers(0, drawn.shape.vocabulary - 10, warm).tolist(), SamplingParams())
+        runner.step([Window(0, 0, tuple(ids), 1)])
+    ids = rng.integers(0, drawn.shape.vocabulary - 10, tokens).tolist()
     runner.seat(0, ids, SamplingParams())
     took: list[float] = []
     began = time.perf_counter()
@@ -25,12 +30,11 @@ def prompt(drawn: Drawn, limit_s: float) -> dict[str, Any]:
         took.append(time.perf_counter() - before)
         if time.perf_counter() - began > limit_s:
             break
-    counted = took[1:] or took
     return {
         "chunk": chunk,
         "tokens read": min(tokens, len(took) * chunk),
         "of": tokens,
-        "tokens per second": len(counted) * chunk / sum(counted),
+        "tokens per second": min(tokens, len(took) * chunk) / sum(took),
         "first chunk s": took[0],
         "last chunk s": took[-1],
     }

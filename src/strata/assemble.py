@@ -179,13 +179,14 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
 def planned(model: Model, machine: Machine, wishes: Wishes, gpu: OnDevice | None) -> Plan:
     """Every "auto" resolved; with a GPU the states lie there, and `--ram-gib` is no copy but what may be pinned."""
     sizes = sizes_of(model, wishes.kv_type)
-    room, ram_gib = (None, wishes.ram_gib) if gpu is None else (gpu.room(model), None)
-    found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, ram_gib, room)
     if gpu is None:
-        device = Choice("device", "cpu", find_device(wishes).reason)
-        return replace(found, choices=(device, *found.choices))
-    kept = tuple(choice for choice in found.choices if choice.name != "experts")
-    return replace(found, choices=(Choice("device", gpu.found.device, gpu.found.reason), *kept))
+        found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib)
+        return replace(found, choices=(Choice("device", "cpu", find_device(wishes).reason), *found.choices))
+    chunk, why = gpu.chunk(model)
+    found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, chunk, None, gpu.room(model))
+    others = tuple(choice for choice in found.choices if choice.name not in ("experts", "prompt_chunk"))
+    own = (Choice("device", gpu.found.device, gpu.found.reason), Choice("prompt_chunk", chunk, why))
+    return replace(found, choices=(*own, *others))
 
 
 def host_room(machine: Machine, kept_bytes: int, wishes: Wishes) -> int:

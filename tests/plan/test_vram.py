@@ -3,7 +3,7 @@
 import pytest
 
 from strata.core.errors import UsageError
-from strata.plan.vram import RESERVE_BYTES, choose_arena, choose_pinned, choose_state_room
+from strata.plan.vram import RESERVE_BYTES, choose_arena, choose_chunk, choose_pinned, choose_state_room, reserve_for
 
 GIB = 1 << 30
 
@@ -32,6 +32,15 @@ def test_what_is_not_in_vram_is_pinned_as_far_as_memory_goes():
     assert choose_pinned(100 * GIB, 10 * GIB, False)[0] == 10 * GIB
     nbytes, found = choose_pinned(10 * GIB, 20 * GIB, False)
     assert nbytes == 8 * GIB and "computed by the CPU" in found.reason
+
+
+def test_prompts_are_read_in_the_largest_chunks_that_leave_the_card_alone():
+    row = 600 << 10
+    assert choose_chunk(row, 140 * GIB)[0] == 8192 and choose_chunk(row, 24 * GIB)[0] == 2048
+    assert choose_chunk(row, 8 * GIB)[0] == 512 == choose_chunk(1 << 30, 8 * GIB)[0]
+    assert "2048 rows" not in choose_chunk(row, 24 * GIB)[1] and "1200 MiB" in choose_chunk(row, 24 * GIB)[1]
+    # What was asked for is not changed; else there is room for the rows.
+    assert (reserve_for(300, 4 * GIB), reserve_for(None, 4 * GIB)) == (300, 5 * 1024)
 
 
 def test_states_get_what_experts_leave_but_a_quarter_at_least():

@@ -53,6 +53,13 @@ def weight_bytes(weight: Weight) -> int:
     return sum(plane.nbytes for plane in weight.planes)
 
 
+def row_bytes(model: Model) -> int:
+    """What a row of a step works in on a device, about: results of its experts, and some vectors of the residual."""
+    shape, streams = model.shape, int(getattr(model, "streams", 1))
+    width = next(iter(model.store.banks.values())).gate[0].rows if model.store.banks else 0
+    return 4 * (shape.top_k * (shape.hidden + 3 * width) + 8 * (streams + 1) * shape.hidden)
+
+
 def dense_bytes(model: Model) -> int:
     """Of all matrices that a step reads whole: neither experts nor tables of rows."""
     tables = {id(table) for table in row_tables(model)}

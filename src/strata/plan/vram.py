@@ -4,7 +4,11 @@ from strata.core.errors import UsageError
 from strata.plan.plan import Choice, StateRoom
 
 RESERVE_BYTES = 1 << 30
-"""VRAM left alone unless asked otherwise: what else runs on the card, and work memory of kernels."""
+"""VRAM left alone unless asked otherwise: what else runs on the card, and what kernels work in, rows apart."""
+CHUNKS = (8192, 4096, 2048, 1024, 512)
+"""Prompt tokens of a step: experts are read once a step, so more is faster."""
+SHARE_FOR_ROWS = 0.05
+"""Of the free VRAM, what the rows of a step may work in when "auto" chooses their number."""
 SHARE_TO_PIN = 0.8
 """Of the free host memory, at most: pinned memory cannot be swapped out."""
 SHARE_FOR_STATES = 0.25
@@ -15,6 +19,18 @@ GIB = 1 << 30
 def reserve_bytes(wished_mib: int | None) -> int:
     """VRAM that is left alone."""
     return RESERVE_BYTES if wished_mib is None else wished_mib << 20
+
+
+def choose_chunk(row_bytes: int, free_bytes: int) -> tuple[int, str]:
+    """(prompt tokens of a step, why), each working in `row_bytes` of `free_bytes` of VRAM."""
+    room = int(SHARE_FOR_ROWS * free_bytes)
+    found = next((chunk for chunk in CHUNKS if chunk * row_bytes <= room), CHUNKS[-1])
+    return found, f"default: rows work in {found * row_bytes >> 20} MiB of VRAM; every expert is read once a step"
+
+
+def reserve_for(wished_mib: int | None, work_bytes: int) -> int:
+    """MiB of VRAM that are left alone: as asked, or enough for the rows of a step too."""
+    return (RESERVE_BYTES + work_bytes) >> 20 if wished_mib is None else wished_mib
 
 
 def choose_state_room(

@@ -3,7 +3,7 @@
 import importlib.util
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -17,10 +17,10 @@ from strata.kernels.device import Device
 from strata.kernels.devices import open_device
 from strata.kernels.gpu_ops import GpuOps
 from strata.models.base import Model
-from strata.models.weights import dense_bytes, dense_weights, row_tables, weight_bytes
+from strata.models.weights import dense_bytes, dense_weights, row_bytes, row_tables, weight_bytes
 from strata.plan.machine import available_memory
-from strata.plan.plan import Choice, StateRoom
-from strata.plan.vram import choose_state_room, reserve_bytes
+from strata.plan.plan import STEP_TOKENS, Choice, StateRoom
+from strata.plan.vram import choose_chunk, choose_state_room, reserve_bytes, reserve_for
 from strata.plan.wishes import Wishes
 from strata.runtime.apart import Apart
 from strata.runtime.tiers import reported, tier_experts
@@ -101,6 +101,16 @@ class OnDevice:
         memory = Memory(self.device.torch_device, apart=True)
         return Apart(self.device.name, memory, self.host_ops, self.close)
 
+    def chunk(self, model: Model) -> tuple[int, str]:
+        """Prompt tokens of a step, and why; the reserve has room for them from now on."""
+        asked, each = self.wishes.prompt_chunk, row_bytes(model)
+        chunk, reason = (STEP_TOKENS, "default of the emulator") if asked == "auto" else (asked, "as asked")
+        if asked == "auto" and self.found.device != "emulator":
+            chunk, reason = choose_chunk(each, self.side.vram.free_bytes())
+        reserve = reserve_for(self.wishes.vram_reserve_mib, chunk * each)
+        self.wishes = replace(self.wishes, vram_reserve_mib=reserve)
+        return chunk, reason
+
     def room(self, model: Model) -> StateRoom:
         """For sequence states, beside the model's other weights; UsageError when the memory is too small."""
         wishes = self.wishes
@@ -146,7 +156,7 @@ class OnDevice:
         tables = sum(map(weight_bytes, row_tables(model)))
         return (
             Choice("gpu", self.device.name, f"{self.side.vram.free_bytes() >> 20} MiB were free"),
-            Choice("vram_reserve_mib", reserve >> 20, "left free for work memory and others"),
+            Choice("vram_reserve_mib", reserve >> 20, "left free for the rows of a step and for others"),
             Choice("vram_weights_mib", dense_bytes(model) >> 20, "what every step reads whole"),
             Choice("rows_in_ram_mib", tables >> 20, "embeddings, of which a step reads a few rows in place"),
         )
