@@ -8,6 +8,8 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fakes import FakeRunner
 from reference.decoding import alone
@@ -327,3 +329,40 @@ def test_output_lines_are_whole_with_many_sessions(connect: Connect) -> None:
         stats += isinstance(message, Status)
         left -= {name for name in left if ends(name)(message)}
     assert pipe.close() == []
+
+
+WORDS = """GEN BGEN STOP BSTOP YIELD BYIELD PARK RESTORE SAVE VRAM CLEAR GENI BGENI STAT
+a @1 - 0 1 3 7 49 -1 99999999999 seed=1"""
+GARBAGE = st.lists(
+    st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=30)
+    | st.lists(st.sampled_from([*WORDS.split(), "deadline=0.001", "mask=x", "temperature=nan"]), max_size=6).map(
+        " ".join
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(GARBAGE)
+def test_no_input_stops_the_loop(lines: list[str]) -> None:
+    said = io.StringIO()
+    text = "\n".join([*lines, "GEN last 3 5 6", "STAT", ""])
+    engine = Engine(FakeRunner())
+    assert serve_lines(engine, io.StringIO(text), said, Greeting()) == 0
+    messages = [parse_event(line) for line in said.getvalue().split("\n")[:-1]]
+    assert isinstance(messages[0], Info)
+    assert sum(isinstance(message, Status) for message in messages) == 1 + sum(
+        line.split() == ["STAT"] for line in lines
+    )
+    assert [type(m) for m in messages if isinstance(m, Of) and m.id == "last" and isinstance(m.event, Finished)] == [Of]
+
+
+def test_a_deadline_is_named_in_both_forms(connect: Connect) -> None:
+    pipe = connect()
+    pipe.send("GEN a 50 deadline=1e-9 1 2 3", "BGEN 2 50 deadline=1e-9 4 5")
+    told = pipe.until(ends("a"))
+    told += [] if any(ends("@2")(message) for message in told) else pipe.until(ends("@2"))
+    ended = [message.event for message in told if isinstance(message, Of) and isinstance(message.event, Finished)]
+    assert [event.reason for event in ended] == [Reason.CANCEL] * 2
+    assert {event.code for event in ended} == {"deadline", ""}  # a BDONE carries none: its ERR does
+    assert Error("@2", "deadline", "the deadline of 1e-09 s has passed") in told

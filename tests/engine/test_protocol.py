@@ -326,6 +326,31 @@ def test_no_line_from_the_engine_raises_anything_else(line: str) -> None:
         assert "not a line of the engine" in error.message
 
 
+INTERFACE = {
+    "GEN a 5 1": True, "STOP a": True, "YIELD a": True, "STAT": True, "QUIT": True, "PARK": True, "SAVE": True,
+    "RESTORE 1": True, "VRAM 8": True, "BGEN 1 5 1": True, "BSTOP 1": True, "BYIELD 1": True, "GENI a 5 x 1": False,
+    "BGENI 1 5 x 1": False, "GEN a 5 mask=x 1": False,
+    **dict.fromkeys(
+        (
+            f"GEN a 5 {name}=1 1" for name in (
+                "temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty",
+                "seed", "logprobs", "stop", "priority", "draft",
+            )
+        ), True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "built"), INTERFACE.items())
+def test_every_name_of_the_interface_is_honoured_or_refused_by_name(line: str, built: bool) -> None:
+    if built:
+        parse_command(line)
+        return
+    with pytest.raises(LineError) as caught:
+        parse_command(line)
+    assert caught.value.code == "unsupported"
+
+
 def test_errors_have_their_codes() -> None:
     assert code_of(QueueFullError("full")) == "busy"
     assert code_of(CapacityError("long")) == "too_long"
