@@ -34,6 +34,8 @@ class Part:
     """When its client comes; None: with the first ones."""
     leaves: Moment | None = None
     """When its client leaves; None: it stays."""
+    delay_s: float = 0.0
+    """It comes so many seconds after its moment: while a step runs, and not between two."""
 
     @property
     def least(self) -> int | None:
@@ -120,9 +122,16 @@ class Crowd:
     def plan(self, part: Part) -> None:
         """Take note of when its client comes and leaves."""
         if part.comes is not None:
-            self.actions.append((part.comes, lambda: self.submit(part)))
+            self.actions.append((part.comes, lambda: self.later(part)))
         if part.leaves is not None:
             self.actions.append((part.leaves, lambda: self.leave(part.request.id)))
+
+    def later(self, part: Part) -> None:
+        """Send one request whose moment has come."""
+        if part.delay_s:
+            threading.Timer(part.delay_s, self.submit, [part]).start()
+        else:
+            self.submit(part)
 
     def submit(self, part: Part) -> None:
         """Send one request."""

@@ -21,6 +21,8 @@ from strata.engine.request import Request
 
 WARM = 8
 """Tokens that streams say before prompts join, and prompts after they were read: then decode steps are measured."""
+DELAY_S = 0.005
+"""After a chunk's end the next one has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,12 @@ def gaps_between(times_s: Sequence[float], first_s: float, last_s: float) -> lis
 
 
 def overtake(bed: Bed, long: Sequence[int], short: Sequence[int], slots: int) -> Overtaken:
-    """A short prompt comes when the first chunk of a long one has been read."""
+    """A short prompt comes when the second chunk of a long one has just begun, so that it waits for all of it."""
     bed.first_s(short)  # warms up
     read_s = bed.first_s(long)
     parts = [
         Part(Request("long", tuple(long), max_new=2)),
-        Part(Request("short", tuple(short), max_new=2), comes=Moment("long", read=1)),
+        Part(Request("short", tuple(short), max_new=2), Moment("long", read=1), delay_s=DELAY_S),
     ]
     answers, _ = bed.run(parts, slots)
     return Overtaken(slots, len(long), len(short), read_s, answers["short"].first_s, answers["long"].first_s)
