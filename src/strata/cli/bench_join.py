@@ -16,7 +16,7 @@ from strata.checks.facts import facts
 from strata.checks.joining import Bed, Joined, Overtaken, join, overtake
 from strata.checks.prompts import reading
 from strata.checks.turning import ANSWER, Turn, Turns
-from strata.cli.check import Isa, Json, KvType, ModelArgument, Threads, flag, loaded_for
+from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, flag, loaded_for
 from strata.cli.check_crowd import flags_of
 from strata.cli.flags import Given
 from strata.cli.output import note, say
@@ -46,12 +46,18 @@ def join_(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Cold prompts join streams (default 4,096 and 2,048 tokens), and a one-line question comes behind a long one."""
     lengths = prompts or [4096, 2048]
     loaded = loaded_for(
-        context, model, flags_of(threads, isa, kv_type), streams + len(lengths), room_of(lengths, behind)
+        context,
+        model,
+        flags_of(threads, isa, kv_type, device, vram_gib),
+        streams + len(lengths),
+        room_of(lengths, behind),
     )
     gap_s = Given(context.obj, {"max_gap_ms": max_gap_ms}, {}).resolve(Wishes).max_gap_ms / 1000
     bed = Bed(loaded, EngineSettings(scheduler=Settings(chunk_tokens=loaded.plan.chunk, max_gap_s=gap_s)))
@@ -88,10 +94,12 @@ def turns(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Next turns on a history that is held in memory or on disk, edited, or without its thinking, beside cold ones."""
-    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type), 2, history + 5 * ANSWER)
+    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type, device, vram_gib), 2, history + 5 * ANSWER)
     ids = reading(loaded.checkpoint, loaded.model.shape.vocabulary, history + 3 * ANSWER)
     settings = EngineSettings(scheduler=Settings(chunk_tokens=loaded.plan.chunk))
     for turn in range(repeat):

@@ -14,8 +14,8 @@ from strata.checks.facts import facts
 from strata.checks.prompts import check_prompts, reading
 from strata.checks.runners import forgetful, keeping, spoil
 from strata.checks.watched import Watched, harmless
-from strata.cli.check import Isa, Json, KvType, ModelArgument, Threads, loaded_for
-from strata.cli.check_crowd import conclude
+from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, loaded_for
+from strata.cli.check_crowd import conclude, flags_of
 from strata.cli.output import note, say
 from strata.cli.progress import progress, telling
 from strata.kernels.cpu_ops import CpuOps
@@ -35,11 +35,12 @@ def batch(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Streams that share their steps say what they say alone; exit 1 when one does not, or when nothing is shared."""
-    flags = {"threads": threads, "isa": isa, "kv_type": kv_type}
-    loaded = loaded_for(context, model, flags, count, long + ANSWERS)
+    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type, device, vram_gib), count, long + ANSWERS)
     size = loaded.model.shape.vocabulary
     prompts = check_prompts(loaded.checkpoint, size, 384)[:3]
     parts = crowd_of(prompts, reading(loaded.checkpoint, size, long), count)

@@ -18,7 +18,7 @@ from strata.checks.facts import facts
 from strata.checks.interleave import CHUNK, STREAMS, Interleave
 from strata.checks.parking import Parking
 from strata.checks.prompts import check_prompts, reading
-from strata.cli.check import Isa, Json, KvType, ModelArgument, Threads, loaded_for
+from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, given, loaded_for
 from strata.cli.output import note, say
 from strata.cli.progress import progress
 from strata.core.log import Level, Log
@@ -39,11 +39,13 @@ def interleave(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """A long prompt is read beside streams, short ones overtake it, next turns go on; exit 1 when one part fails."""
     tokens = long + max(ANSWERS, long // CHUNK + 64)
-    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type), STREAMS + 1, tokens)
+    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type, device, vram_gib), STREAMS + 1, tokens)
     prompts, ids = prompts_of(loaded, long)
     judge("interleave", Interleave(loaded, prompts, ids, broken).findings, loaded, broken, json_)
 
@@ -56,10 +58,12 @@ def early_close(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Who leaves frees its slot at the next step, others go on unchanged; exit 1 when one part fails."""
-    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type), STREAMS + 1, long + ANSWERS)
+    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type, device, vram_gib), STREAMS + 1, long + ANSWERS)
     prompts, ids = prompts_of(loaded, long)
     judge("early-close", EarlyClose(loaded, prompts, ids, broken).findings, loaded, broken, json_)
 
@@ -74,10 +78,12 @@ def parking(
     threads: Threads = None,
     isa: Isa = None,
     kv_type: KvType = None,
+    device: DeviceName = None,
+    vram_gib: VramGib = None,
     json_: Json = False,
 ) -> None:
     """Conversations in RAM, and on disk over a restart, come back exactly; exit 1 when one part fails."""
-    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type), STREAMS + 1, ANSWERS)
+    loaded = loaded_for(context, model, flags_of(threads, isa, kv_type, device, vram_gib), STREAMS + 1, ANSWERS)
     prompts, _ = prompts_of(loaded, ANSWERS // 2)
     with tempfile.TemporaryDirectory(dir=state_dir, prefix="strata-check-") as folder:
         disk = OnDisk(Path(folder), 1 << 32, fingerprint(loaded.checkpoint))
@@ -85,9 +91,11 @@ def parking(
         judge("parking", check.findings, loaded, broken, json_)
 
 
-def flags_of(threads: str | None, isa: str | None, kv_type: str | None) -> Mapping[str, str | None]:
+def flags_of(
+    threads: str | None, isa: str | None, kv_type: str | None, device: str | None, vram_gib: str | None
+) -> Mapping[str, str | None]:
     """The engine's flags by the names of their settings."""
-    return {"threads": threads, "isa": isa, "kv_type": kv_type}
+    return {**given(threads, isa, device, vram_gib), "kv_type": kv_type}
 
 
 def prompts_of(loaded: Loaded, long: int) -> tuple[list[list[int]], list[int]]:
