@@ -54,6 +54,8 @@ class FakeRunner:
         """What the sequence of a seated slot may grow to."""
         self.pool = self._limits.slots * self._limits.context
         """Tokens that all seated slots may come to hold together."""
+        self.told_short: set[int] = set()
+        """Slots without a page to write to."""
         self.orders: list[Order] = []
         self.closed = False
 
@@ -101,6 +103,10 @@ class FakeRunner:
         del self.params[slot]
         self.pending.pop(slot, None)
         self.released.append(slot)
+
+    def short(self, lengths: Mapping[int, int]) -> frozenset[int]:
+        """Those that were told to be, as long as another one is not."""
+        return frozenset(self.told_short & lengths.keys()) if lengths.keys() - self.told_short else frozenset()
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """Right guesses but for every third position."""

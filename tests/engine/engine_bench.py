@@ -58,7 +58,8 @@ class Bench:
             request = session.request
             held = self.runner.seat(index, request.tokens, request.params, None, request.sharing)
             self.apply([scheduler.seated(index, held, self.now)])
-        caps = scheduler.draft_caps(self.now)
+        scheduler.draft_caps(self.now)
+        caps = scheduler.sit_out(self.runner.short(scheduler.lengths()))
         windows = scheduler.next_windows(self.runner.draft(caps))
         results = self.runner.step(windows) if windows else []
         self.now += self.cost(windows) if self.cost else 0.0

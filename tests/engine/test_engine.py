@@ -129,7 +129,7 @@ def test_many_clients_at_once_each_get_their_own_tokens(started: Started) -> Non
     for request in requests:
         assert got[request.id][0] == alone(request, 256)[0]
     status: Any = engine.status()
-    assert status["sessions"] == {"submitted": 30, "refused": 0, "set_aside": 0, "finished": {"length": 30}}
+    assert status["sessions"] == {"submitted": 30, "refused": 0, "set_aside": 0, "short": 0, "finished": {"length": 30}}
     assert status["tokens"]["generated"] == sum(done.generated for _, done in got.values())
     assert status["running"] == status["reading"] == status["waiting"] == 0
 
@@ -371,6 +371,35 @@ def test_sessions_wait_for_room_and_nobody_overtakes(started: Started) -> None:
     seated = [windows[0].slot for windows in runner.steps]
     assert all(len(windows) == 1 for windows in runner.steps[:20]), seated
     assert got["c"][1].queue_s >= got["big"][1].queue_s
+
+
+def test_who_waits_for_room_is_told_with_the_reason() -> None:
+    runner, said = gated(), io.StringIO()
+    runner.pool = 40
+    engine = Engine(runner, EngineSettings(), Log(stream=said))
+    first, big = (engine.submit(ask(name, 5, new)) for name, new in (("a", 20), ("big", 30)))
+    engine.start()
+    assert runner.gate is not None
+    for _ in range(3):
+        runner.gate.release()
+        runner.entered.acquire()
+    (waits,) = engine.status()["queue"]  # type: ignore[misc]
+    assert (waits["request"], waits["lacks"]) == ("big", "35 tokens were asked, 15 are free")
+    runner.gate.release(10_000)
+    assert collect(first)[0] and collect(big)[0]
+    engine.stop()
+    assert said.getvalue().count("waits for room request=big reason='35 tokens were asked") == 1
+
+
+def test_a_follow_up_of_a_long_conversation_counts_as_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It overtakes a prompt that is shorter as a whole, but new."""
+    monkeypatch.setattr(FakeRunner, "known", lambda self, tokens: 98 if len(tokens) == 100 else 0)
+    engine = Engine(FakeRunner(Limits(slots=1, context=256, step_tokens=64)))
+    sessions = [engine.submit(ask(name, size)) for name, size in (("new", 60), ("follow-up", 100))]
+    engine.start()
+    new, follow_up = (collect(session)[1] for session in sessions)
+    engine.stop()
+    assert follow_up.queue_s < new.queue_s
 
 
 def test_a_session_that_can_never_find_room_is_refused(started: Started) -> None:

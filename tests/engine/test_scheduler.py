@@ -353,11 +353,27 @@ def test_a_session_without_room_waits_again_unless_nobody_can_make_any() -> None
     b = bench()
     b.ask("a", 5)
     ((index, _),) = b.scheduler.admit()
-    assert not b.scheduler.unseat(index)
+    assert not b.scheduler.unseat(index, "no room")
     b.ask("b", 6)
     ((other, _),) = b.scheduler.admit()
-    assert b.scheduler.unseat(other)
+    assert b.scheduler.unseat(other, "no room")
     assert list(b.scheduler.waiting) == ["b"] and b.scheduler.slots[other].session is None
+    assert b.scheduler.waiting["b"][1].lacks == "no room"
+
+
+def test_who_finds_no_page_sits_the_step_out_and_goes_on_later() -> None:
+    b = bench(slots=3, drafts=3, step_tokens=32)
+    for name in "abc":
+        b.ask(name, 5, 12)
+    b.step()
+    b.runner.told_short = {1}
+    for _ in range(3):
+        assert {window.slot for window in b.step()} == {0, 2}
+    assert b.scheduler.slots[1].facts()["state"] == "waiting for pages" and b.tally.short == 3
+    b.runner.told_short = set()
+    assert 1 in {window.slot for window in b.step()} and b.scheduler.slots[1].facts()["state"] == "decoding"
+    b.run()
+    assert all(b.answer(name) == alone(b.sessions[name].request, 256)[0] for name in "abc")
 
 
 @pytest.mark.parametrize("chunk", [0, 65])

@@ -61,6 +61,7 @@ class Kept:
         disk: int = 10**6,
         state_bytes: int = 32,
         spacing: Spacing | None = None,
+        ahead: int = 100,
         rewrites: int = 0,
     ) -> None:
         self.contents = TokenPages(slots, pages, PAGE, state_bytes)
@@ -73,7 +74,7 @@ class Kept:
             made = Archive(folder, b"root", {"tokens": self.contents.page_bytes}, state, PAGE, rewrites)
             archive = Disk(made, Writer(made, self.contents.gather), disk)
         self.tiers = Tiers(tree, self.table, self.contents, ram, archive, Log(stream=self.said))
-        self.cache = PrefixCache(self.tiers, spacing or Spacing(PAGE, 2 * PAGE))
+        self.cache = PrefixCache(self.tiers, spacing or Spacing(PAGE, 2 * PAGE), ahead)
         self.context = context
 
     def seat(self, slot: int, tokens: Sequence[int], most: int | None = None, marks: Sequence[int] = ()) -> int:

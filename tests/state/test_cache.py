@@ -2,6 +2,7 @@
 
 import shutil
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from strata.core.errors import CapacityError, UnsupportedError
 from strata.core.held import Held
 from strata.core.order import Order
 from strata.core.sharing import PRIVATE
+from strata.state.archive import Archive
 from strata.state.prefix import Node
 from strata.state.stops import Spacing
 
@@ -30,12 +32,13 @@ class Sequences(RuleBasedStateMachine):
 
     @initialize(
         pages=st.integers(12, 24), ram=st.sampled_from([0, 200, 600, 5000]), disk=st.sampled_from([None, 900, 10**6]),
-        state_bytes=st.sampled_from([0, 32]), rewrites=st.sampled_from([0, 1]),
+        state_bytes=st.sampled_from([0, 32]), rewrites=st.sampled_from([0, 1]), grid=st.sampled_from([1, 2, PAGE]),
+        ahead=st.sampled_from([0, 1, 100]),
     )  # fmt: skip
-    def start(self, pages, ram, disk, state_bytes, rewrites):
+    def start(self, pages, ram, disk, state_bytes, rewrites, grid, ahead):
         self.folder = Path(tempfile.mkdtemp())
         self.settings = {"pages": pages, "ram": ram, "disk": disk or 0, "state_bytes": state_bytes}
-        self.settings["rewrites"] = rewrites
+        self.settings |= {"rewrites": rewrites, "spacing": Spacing(grid, 2 * PAGE), "ahead": ahead}
         self.settings["folder"] = None if disk is None else self.folder
         self.kept = Kept(SLOTS, **self.settings)
         self.seen: list[list[int]] = [[]]
@@ -56,7 +59,7 @@ class Sequences(RuleBasedStateMachine):
         try:
             held = self.kept.seat(slot, tokens, most, [m for m in marks if m <= len(tokens)])
         except CapacityError:
-            assert len(self.free()) < SLOTS or self.kept.tiers.disk is not None, "alone there is always room"
+            assert len(self.free()) < SLOTS, "alone there is always room"
             assert self.kept.table.held == before
             return
         assert held < len(tokens)
@@ -64,15 +67,21 @@ class Sequences(RuleBasedStateMachine):
         self.seen.append(tokens)
 
     @precondition(lambda self: self.kept.cache.paths)
-    @rule(data=st.data(), count=st.integers(1, 9), unkept=st.integers(0, 3))
-    def go_on(self, data, count, unkept):
+    @rule(data=st.data(), count=st.integers(1, 9), unkept=st.integers(0, 3), opens=st.booleans())
+    def go_on(self, data, count, unkept, opens):
         slot = data.draw(st.sampled_from(sorted(self.kept.cache.paths)))
         tokens, most = self.targets[slot]
         at = len(self.sequence(slot))
         stops = [stop for stop in self.kept.cache.stops[slot] if stop > at]
         limit = min([*stops, len(tokens)]) if at < len(tokens) else most
         new = (tokens[at:] or data.draw(TOKENS))[: min(count, limit - at)]
-        self.kept.append(slot, new, min(unkept, most - at - len(new)))  # room was promised, so it never fails
+        unkept = min(unkept, most - at - len(new))
+        if self.kept.cache.short({slot: at + len(new) + unkept}):
+            assert at >= len(tokens), "pages for the prompt are certain"
+            return
+        self.kept.append(slot, new, unkept)  # room was promised, so it never fails
+        if opens:
+            self.kept.cache.committed(slot, np.array(self.sequence(slot)), opens=True)
         self.seen.append(list(self.sequence(slot)))
 
     @precondition(lambda self: self.kept.cache.paths)
@@ -99,10 +108,22 @@ class Sequences(RuleBasedStateMachine):
             self.kept.tiers.poll()
             self.kept.check()
 
+    def finish(self):
+        """Everybody can grow to its most, one after the other."""
+        while seated := sorted(self.kept.cache.paths):
+            self.kept.tiers.settle()
+            able = [slot for slot in seated if not self.kept.cache.short({slot: self.targets[slot][1]})]
+            assert able, "everybody waits for everybody else"
+            tokens, most = self.targets[able[0]]
+            at = len(self.sequence(able[0]))
+            for stop in [stop for stop in sorted({*self.kept.cache.stops[able[0]], len(tokens), most}) if stop > at]:
+                at = len(self.sequence(able[0]))
+                self.kept.append(able[0], [*tokens[at:stop], *[0] * (stop - max(at, len(tokens)))])
+            self.kept.release(able[0])
+
     def teardown(self):
         if hasattr(self, "kept"):
-            for slot in sorted(self.kept.cache.paths):
-                self.kept.release(slot)
+            self.finish()
             self.kept.cache.close()
             self.kept.check()
             nodes = self.kept.cache.tree.nodes()
@@ -216,7 +237,7 @@ def test_a_slot_without_room_is_refused_with_numbers_and_nothing_changes():
     kept.read(0, list(range(8)), most=24)
     before = kept.cache.status()
     with pytest.raises(
-        CapacityError, match=r"20 tokens need 5 pages of 4, 4 of 10 can be had: 8 are free, 0 hold"
+        CapacityError, match=r"20 tokens need 5 pages of 4 \(5 at once\), 4 of 10 can be had: 8 are free, 0 hold"
     ) as e:
         kept.seat(1, list(range(50, 60)), most=20)
     assert "4 are promised" in str(e.value)
@@ -327,3 +348,46 @@ def test_a_prefix_that_does_not_fit_is_gone_on_with_as_far_as_it_does():
     # 8 are to be had: 6 for the sequence, of which the runs share what is whole; their other pages come on top.
     assert kept.read(1, [*range(22), 60], most=23) == 14 and kept.held.tier == "ram"
     kept.check()
+
+
+def test_long_contexts_share_a_pool_that_holds_one_of_them():
+    kept = Kept(slots=4, context=40, pages=16, ahead=1)
+    for slot in range(3):
+        kept.read(slot, [slot, *range(50, 57)], most=40)
+    kept.append(0, [1] * 4)
+    kept.append(1, [1] * 4)
+    assert kept.cache.short({0: 13, 1: 13}) == {1}
+    assert kept.cache.status()["waiting_slots"] == [1] and "waits for pages slot=1" in kept.said.getvalue()
+    with pytest.raises(CapacityError, match="1 conversations that are under way wait for pages"):
+        kept.seat(3, [9])
+    for at in range(12, 40, 4):
+        assert kept.cache.short({0: at + 4, 1: 13}) == {1}
+        kept.append(0, [1] * 4)
+    kept.release(0)
+    assert kept.cache.short({1: 40}) == frozenset() and kept.cache.status()["waiting_slots"] == []
+    kept.check()
+
+
+def test_what_others_may_need_is_told_to_who_finds_no_room():
+    kept = Kept(slots=2, context=40, pages=10, ahead=0)
+    kept.read(0, list(range(8)), most=40)
+    with pytest.raises(CapacityError, match=r"40 tokens need 10 pages of 4 \(1 at once\), 8 of 10 .* need 8 more"):
+        kept.seat(1, [1, 2, 3], most=40)
+    kept.seat(1, [1, 2, 3], most=4)
+    kept.check()
+
+
+def test_what_is_on_its_way_to_disk_does_not_refuse_the_only_one(tmp_path, monkeypatch):
+    plain, gate = Archive.write, threading.Event()
+
+    def slow(self, *parts):
+        gate.wait(20)
+        return plain(self, *parts)
+
+    monkeypatch.setattr(Archive, "write", slow)
+    kept = Kept(pages=12, folder=tmp_path)
+    kept.read(0, list(range(40)))
+    kept.release(0)
+    threading.Timer(0.05, gate.set).start()
+    assert kept.seat(0, list(range(100, 148)), 48) == 0
+    kept.cache.close()

@@ -15,7 +15,8 @@ from strata.kernels.naive_ops import NaiveOps
 from strata.state import sequence
 from strata.state.journal import LayerJournal
 from strata.state.layout import ConvLayout, IndexLayout, KvLayout, LayerLayout
-from strata.state.sequence import PAGE, SequenceStates, shift_history
+from strata.state.pages import PAGE
+from strata.state.sequence import SequenceStates, shift_history
 
 SLOTS = 3
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

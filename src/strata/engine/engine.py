@@ -16,9 +16,11 @@ from strata.engine.outcome import Outcome
 from strata.engine.request import Request
 from strata.engine.runner import Runner
 from strata.engine.scheduler import Scheduler, Settings
-from strata.engine.session import Session
+from strata.engine.session import Session, Timeline
 from strata.engine.tally import Tally
 
+SHORT_WAIT_S = 0.01
+"""Between two looks for pages when nobody has any."""
 Sink = Callable[[Session, Event], None]
 REFRESH_S = 0.1
 """Age of the runner's status at which a step asks for it again; one that ends an answer always does."""
@@ -185,6 +187,9 @@ class Engine:
             if self._stopping or self._fatal is not None:
                 return False
             orders = self._orders.take()
+            fresh = self._scheduler.unmeasured()
+        self._measure(fresh)
+        with self._changed:
             outcomes = self._scheduler.sweep(self._clock())
         self._apply(outcomes)
         for order, answer in orders:
@@ -193,6 +198,14 @@ class Engine:
         if self._fatal is None:
             self._step()
         return self._fatal is None
+
+    def _measure(self, fresh: Iterable[tuple[Session, Timeline]]) -> None:
+        """A prompt counts as long as what is to be read of it: a follow-up of a long conversation is a short one."""
+        for session, line in fresh:
+            tokens = session.request.tokens
+            known = self._runner.known(tokens)
+            with self._changed:
+                line.left, line.measured = max(1, len(tokens) - known), True
 
     def _obey(self, order: Order) -> Answer:
         try:
@@ -216,7 +229,7 @@ class Engine:
         for index, session in seats:
             if self._fatal is None:
                 with self._changed:
-                    waits = full and self._scheduler.unseat(index)
+                    waits = full and self._scheduler.unseat(index, "who is before it finds no room")
                 full = full or not (waits or self._seat(index, session))
 
     def _seat(self, index: int, session: Session) -> bool:
@@ -228,7 +241,11 @@ class Engine:
             held = self._runner.seat(index, request.tokens, request.params, most, request.sharing)
         except CapacityError as error:
             with self._changed:
-                waits = self._scheduler.unseat(index)
+                _, line = self._scheduler.slots[index].occupied()
+                waits = self._scheduler.unseat(index, error.message)
+                told, line.told = line.told, waits
+            if waits and not told and self._log is not None:
+                self._log.info("waits for room", request=request.id, reason=error.message)
             if not waits:
                 self._fail([index], code_of(error), error.message, seated=False)
             return not waits
@@ -245,9 +262,16 @@ class Engine:
     def _step(self) -> None:
         with self._changed:
             caps = self._scheduler.draft_caps(self._clock())
-            chosen = self._scheduler.chosen()
-        if not chosen:
+            lengths = self._scheduler.lengths()
+        if not lengths:
             return
+        short = self._runner.short(lengths)
+        with self._changed:
+            caps = self._scheduler.sit_out(short)
+            chosen = self._scheduler.chosen()
+            if not chosen:  # until what is on its way to disk is there
+                self._changed.wait(SHORT_WAIT_S)
+                return
         try:
             drafts = self._runner.draft(caps) if caps else {}
             with self._changed:

@@ -42,6 +42,7 @@ def queue(scheduler: Scheduler, now: float) -> list[Mapping[str, object]]:
             "waited_s": round(now - line.arrived_s, 3),
             "priority": session.request.priority,
             "late": line.late,
+            "lacks": line.lacks,
         }
         for session, line in scheduler.line_up()[:MOST_WAITING]
     ]

@@ -37,14 +37,22 @@ class Runner(Protocol):
         """Prepare `slot` for a sequence that starts with `tokens` and may grow to `most` tokens (None: the context).
 
         `sharing` says where its state is worth keeping. At most len(tokens) - 1 are held: the last one has to run so
-        that it can be scored. CapacityError: there is no room for `most` tokens beside the seated sequences, though
-        there may be later. Another RequestError (a token id beyond the vocabulary, a bias that does not fit) fails
-        this request only. When it raises, the slot stays empty and is not released.
+        that it can be scored. The pages of the prompt, and of some tokens more, are certain from then on; for those up
+        to `most` the sequence may have to wait (`short`). CapacityError: it finds no room beside the others now.
+        Another RequestError (a token id beyond the vocabulary, a bias that does not fit) fails this request only. When
+        it raises, the slot stays empty and is not released.
         """
         ...
 
     def release(self, slot: int) -> None:
         """The slot's request is over; its state may be kept or dropped."""
+        ...
+
+    def short(self, lengths: Mapping[int, int]) -> frozenset[int]:
+        """Slots that sit the next step out: no page is left for the length they would have after it, draft included.
+
+        They are asked in order. Once all that is on the way to disk is there, not every seated slot is short.
+        """
         ...
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:

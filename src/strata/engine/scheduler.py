@@ -7,7 +7,7 @@ round. While sessions decode, chunks are cut (at multiples of `GRAIN`) so that t
 is no other: the long read waits, what it read stays known.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from strata.core.errors import EngineError, RequestError, UsageError
@@ -197,7 +197,7 @@ class Scheduler:
             raise EngineError(f"slot {index} came back with {held.tokens} tokens held of a prompt of {total}")
         slot.length = held.tokens
         slot.stops = held.stops
-        line.left = total - held.tokens
+        line.left, line.lacks = total - held.tokens, ""
         if line.seated_s is not None:  # a read that was set aside finds what it read itself
             return Outcome(session, ())
         line.reused, line.tier = held.tokens, held.tier if held.tokens else ""
@@ -206,12 +206,18 @@ class Scheduler:
         self.tally.reused_tokens += held.tokens
         return Outcome(session, (Reused(held.tokens, held.tier),) if held.tokens else ())
 
-    def unseat(self, index: int) -> bool:
+    def unmeasured(self) -> list[tuple[Session, Timeline]]:
+        """Those who wait and may hold part of their prompt already, without anybody having looked."""
+        fresh = [(session, line) for session, line in self.waiting.values() if not line.measured]
+        return [(session, line) for session, line in fresh if session.request.sharing.cached]
+
+    def unseat(self, index: int, lacks: str) -> bool:
         """Send a session that was just admitted back to wait; False, with nothing done, when nobody could make room."""
         if sum(slot.session is not None for slot in self.slots) == 1:
             return False
         slot = self.slots[index]
         session, line = slot.occupied()
+        line.lacks = lacks
         self.waiting[session.request.id] = (session, line)
         slot.session, slot.line = None, None
         return True
@@ -305,6 +311,19 @@ class Scheduler:
         ]
         readers = iter(in_turn(turns))
         return [next(readers) if slot.reading else slot for slot in order]
+
+    def lengths(self) -> dict[int, int]:
+        """Slot -> its length after the step being built, all drafts accepted; longest-waiting first."""
+        return {index: end + self._caps.get(index, 0) for index, end in self._chosen.items()}
+
+    def sit_out(self, slots: Collection[int]) -> dict[int, int]:
+        """Leave these slots out of the step being built; returns the drafts of the others."""
+        for slot in self.slots:
+            slot.short = slot.index in slots
+        self.tally.short += len(slots)
+        self._chosen = {index: end for index, end in self._chosen.items() if index not in slots}
+        self._caps = {index: cap for index, cap in self._caps.items() if index not in slots}
+        return dict(self._caps)
 
     def chosen(self) -> tuple[int, ...]:
         """Slots of the step being built."""

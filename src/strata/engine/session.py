@@ -23,6 +23,12 @@ class Timeline:
     """When it arrived, or its last step ended."""
     left: int = 0
     """Prompt tokens still to be read, as far as known."""
+    measured: bool = False
+    """Whether `left` leaves out what is held already."""
+    lacks: str = ""
+    """Why it found no room, though a slot was free."""
+    told: bool = False
+    """Whether the log has it."""
     late: bool = False
     """Whether it once waited too long before its prompt was read: from then on nobody overtakes it."""
     seat_s: float = 0.0

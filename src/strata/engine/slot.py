@@ -23,6 +23,8 @@ class Slot:
     """The conversation that the state held when its last session ended."""
     stops: tuple[int, ...] = ()
     """Positions of its prompt where windows end, as the runner asked."""
+    short: bool = False
+    """Whether it sat the last step out, for lack of pages."""
     freed: int = 0
     """Counts up with every release: the smallest is the slot used longest ago (0 = never)."""
 
@@ -52,7 +54,8 @@ class Slot:
         if self.session is None or self.line is None:
             return {"id": self.index, "state": "idle", "held": len(self.held)}
         request = self.session.request
-        state = {"state": "reading" if self.reading else "decoding", "request": request.id}
+        does = "waiting for pages" if self.short else "reading" if self.reading else "decoding"
+        state = {"state": does, "request": request.id}
         counts = {"prompt": len(request.tokens), "reused": self.line.reused, "generated": len(self.line.answer)}
         return {"id": self.index, **state, "held": self.length, **counts, "budget": self.line.budget}
 
@@ -64,7 +67,7 @@ class Slot:
         """Empty the seat; without `keeps_state` what the state holds is not known."""
         session, line = self.occupied()
         self.held = (*session.request.tokens, *line.answer)[: self.length] if keeps_state else ()
-        self.session, self.line, self.freed = None, None, freed
+        self.session, self.line, self.short, self.freed = None, None, False, freed
 
     def chunk_end(self, chunk_tokens: int, most: int | None, grain: int) -> int:
         """Where the next prompt window ends: at the next multiple of `chunk_tokens`, the next stop, or with the prompt.

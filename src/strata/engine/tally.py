@@ -27,6 +27,8 @@ class Tally:
     reused_tokens: int = 0
     """Prompt tokens that were held already."""
     generated_tokens: int = 0
+    short: int = 0
+    """Windows that were left out of a step for lack of pages."""
     set_aside: int = 0
     """Long reads that left their slot to a short prompt for a while."""
     drafted_tokens: int = 0
@@ -51,6 +53,7 @@ class Tally:
                 "submitted": self.submitted,
                 "refused": self.refused,
                 "set_aside": self.set_aside,
+                "short": self.short,
                 "finished": dict(self.finished),
             },
             "rows_per_step": _histogram(self.rows),

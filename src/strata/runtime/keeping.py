@@ -10,8 +10,9 @@ from strata.core.log import Log
 from strata.state.archive import Archive, digest
 from strata.state.cache import PrefixCache
 from strata.state.contents import StateContents
+from strata.state.pages import PAGE
 from strata.state.prefix import PrefixTree
-from strata.state.sequence import PAGE, SequenceStates
+from strata.state.sequence import SequenceStates
 from strata.state.stops import Spacing
 from strata.state.tiers import Disk, Tiers
 from strata.state.writer import Writer

@@ -155,6 +155,10 @@ class DeviceRunner:
         """The tokens that the slot holds."""
         return self.states.tokens[slot, : self.states.length[slot]]
 
+    def short(self, lengths: Mapping[int, int]) -> frozenset[int]:
+        """See `Runner.short`."""
+        return self.cache.short(lengths)
+
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """See `Runner.draft`."""
         return self.drafts.propose(caps, {slot: self.seats[slot].pending for slot in caps})

@@ -15,6 +15,7 @@ from strata.core.order import Order
 from strata.core.sharing import SHARED, Sharing
 from strata.state.archive import ArchiveError, key_of
 from strata.state.prefix import Blob, Match, Node, PrefixTree, Tokens
+from strata.state.promises import Need, safe
 from strata.state.stops import Spacing
 from strata.state.tiers import Tiers
 
@@ -22,16 +23,20 @@ from strata.state.tiers import Tiers
 class PrefixCache:
     """Everything but the tensors; `Tiers.contents` has those."""
 
-    def __init__(self, tiers: Tiers, spacing: Spacing) -> None:
+    def __init__(self, tiers: Tiers, spacing: Spacing, ahead: int = 8) -> None:
+        """A sequence is promised `ahead` pages behind its prompt, and as many again when it has filled them."""
         self.tiers = tiers
         self.tree: PrefixTree = tiers.tree
         self.pages = tiers.pages
         self.spacing = spacing
+        self.ahead = ahead
         self.stops: dict[int, frozenset[int]] = {}
         self.paths: dict[int, Node] = {}
         """What a slot's sequence goes on from, or has left behind; pinned."""
         self.made: dict[int, list[Node]] = {}
         """What its present sequence has left behind."""
+        self.waiting: frozenset[int] = frozenset()
+        """Slots that sit the step out, for there is no page that they could write to."""
         self.hits: Counter[str] = Counter()
         self.tokens: Counter[str] = Counter()
         self._status: dict[str, object] | None = None
@@ -69,19 +74,25 @@ class PrefixCache:
     def seat(self, slot: int, tokens: Sequence[int], most: int, sharing: Sharing = SHARED) -> tuple[Held, Blob]:
         """Give the empty `slot` what is kept of `tokens` -> (what it holds, the recurrent state to begin with).
 
-        CapacityError, with the slot untouched, when a sequence of `most` tokens finds no room beside the others.
+        Its prompt and some tokens more have their pages for certain, for the others up to `most` it may have to wait.
+        CapacityError, with the slot untouched, when such a sequence finds no room beside the others.
         """
         self.tiers.poll()
         self._status = None
         ids, most = np.asarray(tokens, np.int64), max(most, len(tokens))
+        first = min(most, len(ids) + self.ahead * self.pages.page)
+        if self.waiting:
+            raise CapacityError(f"{len(self.waiting)} conversations that are under way wait for pages", param="tokens")
+        if not any(self.pages.claims):
+            self.tiers.settle()  # what is on its way to disk could not give way, and nobody else would make room
         if not sharing.cached:
-            self._with_room(ids, 0, most)
-            self.pages.claim(slot, 0, most)
+            self._with_room(ids, 0, first, most)
+            self.pages.claim(slot, 0, first, most)
             self.hits["private"] += 1
             return Held(0), {}
-        match, tier, state = self._bring(ids, len(ids) - 1, most)
+        match, tier, state = self._bring(ids, len(ids) - 1, first, most)
         self.pages.adopt(slot, self.tree.places(match))
-        self.pages.claim(slot, match.length, most)
+        self.pages.claim(slot, match.length, first, most)
         self.paths[slot], self.made[slot] = match.node, []
         stops = self._stops(ids, match.length, sharing.marks)
         self.stops[slot] = frozenset(stops) if self.tree.recurrent else frozenset((len(ids),))
@@ -96,10 +107,10 @@ class PrefixCache:
             return tuple(self.spacing.regular(held, len(ids)))
         return self.spacing.stops(held, len(ids), marks, self.tree.parted(ids))
 
-    def _bring(self, ids: Tokens, limit: int, most: int) -> tuple[Match, str, Blob]:
+    def _bring(self, ids: Tokens, limit: int, first: int, most: int) -> tuple[Match, str, Blob]:
         """The longest prefix that can be had, pinned and in the pool; where it was; its state."""
         while True:
-            match = self._with_room(ids, limit, most)
+            match = self._with_room(ids, limit, first, most)
             self.tree.pin(match.node, 1)
             try:
                 return (match, *self._load(match))
@@ -109,21 +120,69 @@ class PrefixCache:
                 self.tree.pin(match.node, -1)
                 raise
 
-    def _with_room(self, ids: Tokens, limit: int, most: int) -> Match:
-        """The longest match that leaves room for `most` tokens; at last none, so that all else can give way."""
+    def _with_room(self, ids: Tokens, limit: int, first: int, most: int) -> Match:
+        """The longest match that leaves room for `first` tokens now and `most` later; at last none, so that all else
+        can give way.
+        """
+        later = self.pages.count(most) - self.pages.count(first)
+        needs = self.needs()
         for match in self.tree.shorter(self.tree.match(ids, limit)):
             path = match.node.path()
             loads = sum(self.tiers.span(node) for node in path if node.pages is None)
-            needed = loads + self.pages.count(most) - self.pages.first_written(match.length)
+            needed = loads + self.pages.count(first) - self.pages.first_written(match.length)
             unused = self.tiers.reclaimable(but=path)
-            if needed <= self.pages.room + unused:
+            spare = self.pages.room + unused - needed
+            if spare >= 0 and safe(spare, [*needs, Need(later, needed)]):
                 return match
         free, room = len(self.pages.free), self.pages.room
         raise CapacityError(
-            f"{most} tokens need {needed} pages of {self.pages.page}, {max(0, room + unused)} of {self.pages.pages} "
-            f"can be had: {free} are free, {unused} hold prefixes that nobody uses, {free - room} are promised",
+            f"{most} tokens need {needed + later} pages of {self.pages.page} ({needed} at once), "
+            f"{max(0, room + unused)} of {self.pages.pages} can be had: {free} are free, {unused} hold prefixes that "
+            f"nobody uses, {free - room} are promised, others may need {sum(need.lacks for need in needs)} more",
             param="tokens",
         )
+
+    # --- pages for those that grow ---------------------------------------------------------------------------
+
+    def needs(self) -> list[Need]:
+        """Of all seated sequences."""
+        used = {}
+        for slot, held in enumerate(self.pages.held):
+            if held or self.pages.claims[slot]:
+                path = self.paths[slot].path() if slot in self.paths else []
+                used[slot] = set(held).union(*(node.pages or () for node in path))
+        users = Counter(page for pages in used.values() for page in pages)
+        return [
+            Need(
+                max(0, self.pages.most[slot] - max(self.pages.claims[slot], len(self.pages.held[slot]))),
+                self.pages.owed(slot) + sum(users[page] == 1 for page in pages),
+            )
+            for slot, pages in used.items()
+        ]
+
+    def short(self, lengths: Mapping[int, int]) -> frozenset[int]:
+        """Which of the slots find no page for the length that they are to have now; the others were promised theirs.
+
+        They are asked in order. Not all that are seated are short, once nothing is on its way to disk.
+        """
+        before, self.waiting = self.waiting, frozenset(slot for slot in lengths if not self._grown(slot, lengths[slot]))
+        for slot in sorted(self.waiting - before):
+            self._status = None
+            self.tiers.log.info("waits for pages", slot=slot, tokens=lengths[slot], pages=self.pages.pages)
+        return self.waiting
+
+    def _grown(self, slot: int, length: int) -> bool:
+        count, claims = self.pages.count(length), self.pages.claims
+        before = claims[slot]
+        if count <= before:
+            return True
+        self.tiers.poll()
+        for pages in (min(count + self.ahead, self.pages.most[slot]), count):
+            claims[slot] = max(pages, count)
+            if safe(self.pages.room + self.tiers.reclaimable(), self.needs()):
+                return True
+        claims[slot] = before
+        return False
 
     def _load(self, match: Match) -> tuple[str, Blob]:
         tier, node = self.tiers.load(match.node), match.node
@@ -171,6 +230,7 @@ class PrefixCache:
     def forget(self, slot: int) -> None:
         """The slot holds no sequence any more."""
         self._status = None
+        self.waiting -= {slot}
         node = self.paths.pop(slot, None)
         if node is not None:
             self.tree.pin(node, -1)
@@ -184,7 +244,8 @@ class PrefixCache:
         if goes_on is not None:
             # What it writes next may lie on a page that is shared from now on; the path cannot give way any more.
             copies = max(0, self.pages.count(len(tokens)) - self.pages.first_written(goes_on)) if new else 0
-            if self.pages.room + self.tiers.reclaimable(but=node.path()) < copies or not (new or self.tree.recurrent):
+            spare = self.pages.room + self.tiers.reclaimable(but=node.path()) - copies
+            if not safe(spare, self.needs()) or not (new or self.tree.recurrent):
                 return
         if new or (self.tree.recurrent and node.state is None and not node.saved_state):
             self.tree.pin(node, 1)
@@ -223,7 +284,7 @@ class PrefixCache:
         if order.verb == "clear":
             return self._clear()
         ids = np.asarray(order.tokens, np.int64)
-        match, _, _ = self._bring(ids, len(ids), len(ids))
+        match, _, _ = self._bring(ids, len(ids), len(ids), len(ids))
         self.tree.pin(match.node, -1)
         self.tree.touch(match.node)
         return {"tokens": match.length}
@@ -236,7 +297,7 @@ class PrefixCache:
         writing = 0
         for node in unsaved:
             spare = self.pages.room + self.tiers.reclaimable() - len(node.pages or ())
-            writing += spare >= 0 and self.tiers.save(node)
+            writing += safe(spare, self.needs()) and self.tiers.save(node)
         return {"writing": writing, "left": len(unsaved) - writing}
 
     def _clear(self) -> Mapping[str, int]:
@@ -272,6 +333,7 @@ class PrefixCache:
             "pages": self.pages.pages,
             "free_pages": len(self.pages.free),
             "promised_pages": len(self.pages.free) - self.pages.room,
+            "waiting_slots": sorted(self.waiting),
             **self._status,
         }
 
@@ -292,4 +354,8 @@ class PrefixCache:
         assert all(node.pages is None or node.parked is None for node in nodes), "in the pool and in RAM"
         assert all(child.used <= node.used for node in nodes for child in node.children), "older than what is below"
         assert self.tiers.ram() <= self.tiers.ram_budget, "more in RAM than its budget"
-        assert self.pages.room + self.tiers.reclaimable() >= 0, "more was promised than can be had"
+        spare = self.pages.room + self.tiers.reclaimable()
+        assert spare >= 0, "more was promised than can be had"
+        paths = {each for node in self.paths.values() for each in node.path()}
+        in_time = self.pages.room + self.tiers.freed_by(node for node in nodes if node not in paths)
+        assert safe(in_time, self.needs()), "not everybody could grow to its most, one after the other"

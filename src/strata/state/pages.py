@@ -17,6 +17,10 @@ class Taken:
     """The shared page that lay there before: its contents have to be copied first."""
 
 
+PAGE = 64
+"""Tokens of a page."""
+
+
 class PageTable:
     """Pages of `page` tokens, each free or held: by slots, and by whoever retained it (kept prefixes).
 
@@ -35,7 +39,9 @@ class PageTable:
         self.held: list[list[int]] = [[] for _ in range(slots)]
         self.holders = [0] * pages
         self.claims = [0] * slots
-        """Pages that a slot may come to hold."""
+        """Pages that were promised to a slot."""
+        self.most = [0] * slots
+        """Pages that a slot's sequence may come to need; it asks for more than its claim as it grows."""
         self.copies = [0] * slots
         """Of a claim: shared pages that the slot will replace."""
         self.free = list(range(pages - 1, -1, -1))
@@ -57,9 +63,13 @@ class PageTable:
         """Pages that `grow` would take."""
         return len(self._shared(slot, start)) + max(0, self.count(tokens) - len(self.held[slot]))
 
-    def claim(self, slot: int, start: int, tokens: int) -> None:
-        """Promise the slot what it takes to write positions `start` to `tokens`, until it is emptied."""
+    def claim(self, slot: int, start: int, tokens: int, most: int = 0) -> None:
+        """Promise the slot what it takes to write positions `start` to `tokens`, until it is emptied.
+
+        Its sequence may grow to `most` tokens (or `tokens`, if that is more).
+        """
         self.claims[slot], self.copies[slot] = self.count(tokens), len(self._shared(slot, start))
+        self.most[slot] = max(self.count(most), self.claims[slot])
 
     def share(self, slot: int, start: int) -> None:
         """The slot's pages were retained, and it goes on from `start`: promise it the copies that this takes."""
@@ -109,7 +119,7 @@ class PageTable:
     def empty(self, slot: int) -> None:
         """The slot holds nothing and was promised nothing."""
         self.shrink(slot, 0)
-        self.claims[slot] = self.copies[slot] = 0
+        self.claims[slot] = self.copies[slot] = self.most[slot] = 0
 
     def adopt(self, slot: int, pages: Sequence[int]) -> None:
         """Let an empty slot hold `pages`, which stay whose they are."""

@@ -14,9 +14,8 @@ from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
 from strata.state.journal import Backup, LayerJournal, OpenWindow
 from strata.state.layout import KvLayout, LayerLayout
 from strata.state.memory import HOST, Memory
-from strata.state.pages import PageTable
+from strata.state.pages import PAGE, PageTable
 
-PAGE = 64
 KV_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 T = TypeVar("T")

@@ -94,7 +94,10 @@ class Tiers:
     def reclaimable(self, but: Iterable[Node] = ()) -> int:
         """Pages that can be freed without taking any from who needs them, or from `but`."""
         spared = set(but)
-        idle = [node for node in self.tree.nodes() if not node.users and node not in spared]
+        return self.freed_by(node for node in self.tree.nodes() if not node.users and node not in spared)
+
+    def freed_by(self, idle: Iterable[Node]) -> int:
+        """Pages that only these nodes hold."""
         held = Counter(page for node in idle for page in node.pages or ())
         return sum(self.pages.holders[page] == count for page, count in held.items())
 
@@ -103,11 +106,14 @@ class Tiers:
     def reclaim(self, count: int) -> None:
         """Free pages until `count` are free, or nothing is left that may give way."""
         self.poll()
+        before = Counter(self.moved)
         while len(self.pages.free) < count:
             node = oldest([n for n in self.tree.nodes() if n.pages is not None and not n.users])
             if node is None:
-                return
+                break
             self.park(node)
+        if moved := self.moved - before:
+            self.log.info("kept conversations gave way", **moved)
 
     def park(self, node: Node) -> None:
         """Out of the pool: into RAM where older prefixes make room, else it is left to the disk, or gone."""
@@ -116,6 +122,7 @@ class Tiers:
         fits = self.make_ram(len(node.pages) * self.contents.page_bytes, older_than=node.used)
         self.tree.pin(node, -1)
         if not (fits or node.saved):
+            self.moved["dropped"] += 1
             self.drop(node)
             return
         node.parked = self.contents.gather(node.pages) if fits else None
@@ -232,6 +239,12 @@ class Tiers:
         if node.saved and self.disk is not None:
             self.disk.archive.delete(node.key)
         node.saved, node.saved_state = 0, False
+
+    def settle(self) -> None:
+        """Wait until everything that is on its way to disk is there."""
+        if self.disk is not None:
+            self.disk.writer.wait()
+            self.poll()
 
     def poll(self) -> None:
         """Take note of what the writer has done."""

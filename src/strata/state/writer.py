@@ -57,6 +57,10 @@ class Writer:
         while not self._done.empty():
             yield self._done.get()
 
+    def wait(self) -> None:
+        """Until everything that was offered is written."""
+        self._waiting.join()
+
     def close(self) -> None:
         """Write what waits, and end."""
         if self._thread is not None:
@@ -67,6 +71,8 @@ class Writer:
     def _main(self) -> None:
         while (job := self._waiting.get()) is not None:
             self._done.put((job.node, self._write(job)))
+            self._waiting.task_done()
+        self._waiting.task_done()
 
     def _write(self, job: Job) -> Written | str:
         try:
