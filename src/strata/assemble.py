@@ -29,7 +29,7 @@ from strata.models.registry import build_model
 from strata.plan.keeping import choose_state_disk, choose_state_ram
 from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
-from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, make_plan
+from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, host_states, make_plan
 from strata.plan.setting import flag_of
 from strata.plan.wishes import Wishes
 from strata.runtime.keeping import Keeping, OnDisk
@@ -144,7 +144,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     built = build_model(checkpoint, cpu_ops if gpu is None else gpu.ops)
     plan = planned(built, machine, wishes, gpu)
     ram_bytes, ram = choose_state_ram(machine.memory_bytes, wishes.state_ram_gib)
-    keeping = Keeping(ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes), log=said)
+    keeping = Keeping(plan.pages, ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes), log=said)
     choices = [*plan.choices, warming, ram, choose_state_disk(wishes.state_disk_gib, wishes.state_dir)]
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
@@ -179,11 +179,14 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
 def planned(model: Model, machine: Machine, wishes: Wishes, gpu: OnDevice | None) -> Plan:
     """Every "auto" resolved; with a GPU the states lie there, and `--ram-gib` is no copy but what may be pinned."""
     sizes = sizes_of(model, wishes.kv_type)
+    room = host_states(machine) if gpu is None else gpu.room(model)
+    if wishes.kv_gib is not None:
+        room = replace(room, pages=int(wishes.kv_gib * (1 << 30)))
     if gpu is None:
-        found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib)
+        found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, wishes.prompt_chunk, wishes.ram_gib, room)
         return replace(found, choices=(Choice("device", "cpu", find_device(wishes).reason), *found.choices))
     chunk, why = gpu.chunk(model)
-    found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, chunk, None, gpu.room(model))
+    found = make_plan(machine, sizes, wishes.ctx_size, wishes.parallel, chunk, None, room)
     others = tuple(choice for choice in found.choices if choice.name not in ("experts", "prompt_chunk"))
     own = (Choice("device", gpu.found.device, gpu.found.reason), Choice("prompt_chunk", chunk, why))
     return replace(found, choices=(*own, *others))

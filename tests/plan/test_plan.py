@@ -1,5 +1,7 @@
 """Numbers in, numbers and reasons out."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from strata.core.errors import UsageError
 from strata.plan.machine import Machine, available_memory
 from strata.plan.plan import SHARE_FOR_STATES, STEP_TOKENS, ModelSizes, choose_warming, make_plan
+from strata.plan.pool import StateRoom
 
 GIB, MIB = 1 << 30, 1 << 20
 MODEL = ModelSizes(context=8192, token_bytes=1 << 12, sequence_bytes=MIB, expert_bytes=3 * GIB)
@@ -44,16 +47,40 @@ def test_the_cache_says_what_it_takes_and_what_bf16_would_save():
 
 def test_less_memory_gives_less_context_then_fewer_slots_and_says_so():
     made = plan(memory=64 * MIB)
-    assert made.context == 31 * MIB // 4096 // 256 * 256
-    assert reason(made, "context") == "32 MiB hold no more at 4096 bytes a token"
-    assert made.slots == 1 and made.requested_slots == 4
-    assert made.slots_reason == "32 MiB for states hold 1 of 4 conversations at 32 MiB each"
+    assert made.context == 23 * MIB // 4096 // 256 * 256, "a quarter is left to further conversations"
+    assert reason(made, "context") == "23 MiB hold no more at 4096 bytes a token"
+    assert made.slots == 2 and made.requested_slots == 4
+    said = "32 MiB for states hold 2 of 4 conversations: 24 MiB for the longest, 5 MiB for each further one"
+    assert made.slots_reason == said
+    assert made.pages == 30 * MIB // (64 * 4096)
+    assert reason(made, "pages").startswith("30 MiB for 7680 tokens of all conversations; one may have 5888, and who")
+
+
+def test_many_long_contexts_share_what_one_of_them_fills():
+    long = ModelSizes(context=1 << 18, token_bytes=48 << 10, sequence_bytes=64 * MIB, expert_bytes=GIB)
+    made = plan(memory=32 * GIB, sizes=long, slots=8)
+    assert made.slots == 8 and made.context > 200_000 and made.pages * 64 < 2 * made.context
+    assert plan(memory=32 * GIB, sizes=long, slots=8, context=1 << 15).pages == 8 * (1 << 15) // 64
+
+
+def test_pages_are_as_many_as_asked():
+    room = StateRoom(4 * GIB, 8 * GIB, 64 * MIB)
+    machine = Machine(4, "avx2", 8 * GIB, "four cores")
+    made = make_plan(machine, MODEL, None, "auto", "auto", None, room)
+    assert (made.context, made.slots, made.pages) == (8192, 4, 256)
+    assert reason(made, "pages") == "as asked: 16384 tokens of all conversations"
+    small = make_plan(machine, MODEL, None, "auto", "auto", None, replace(room, pages=4 * MIB))
+    assert (small.context, small.pages) == (1024, 16)
+    for pages, words in ((4 * MIB, "--kv-gib 0.00390625: a conversation of 2048 tokens needs 0.00781 GiB of pages"),
+                         (9 * GIB, "--kv-gib 9: 8.0 GiB are free")):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            make_plan(machine, MODEL, 2048, "auto", "auto", None, replace(room, pages=pages))
 
 
 def test_a_context_that_was_asked_for_may_take_more_than_the_share_but_not_more_than_there_is():
     made = plan(memory=48 * MIB, context=8192, slots=2)
     assert (made.slots, made.context) == (1, 8192)
-    assert made.slots_reason.endswith("hold 0 of 2 conversations at 33 MiB each; one runs all the same")
+    assert made.slots_reason.startswith("24 MiB for states hold 1 of 2 conversations: 33 MiB for the longest")
     with pytest.raises(UsageError, match=r"a conversation of 8192 tokens needs 33 MiB, 32 MiB are free"):
         plan(memory=32 * MIB, context=8192)
 
@@ -90,8 +117,12 @@ def test_the_states_of_a_plan_fit(memory, token, sequence, context, slots, asked
     one = made.context * token + sequence
     assert 1 <= made.slots <= made.requested_slots and 1 <= made.context <= context
     assert one <= memory
+    assert made.pages * 64 >= made.context, "one of them fits"
+    taken = made.pages * 64 * token + made.slots * sequence
     if made.slots > 1:
-        assert made.slots * one <= memory * SHARE_FOR_STATES
+        assert taken <= memory * SHARE_FOR_STATES + 64 * token
+    if taken < memory * SHARE_FOR_STATES - 64 * token and made.slots == made.requested_slots and token:
+        assert made.pages >= made.slots * (made.context // 64)
     if made.slots < made.requested_slots:
         assert "conversations" in made.slots_reason
     assert asked in (None, made.context)

@@ -1,6 +1,7 @@
 """What is gone on with from pages, RAM or disk gives the bits of a cold read, for every architecture."""
 
 import functools
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -8,9 +9,13 @@ import pytest
 from models.made import load, ops_of, path_of, same_bits
 from oracles.build import GGUF_NAMES
 from strata.core.limits import Limits
+from strata.core.log import Log
 from strata.core.order import Order
 from strata.core.sharing import Sharing
 from strata.core.window import Window
+from strata.engine.engine import Engine, EngineSettings
+from strata.engine.events import Token
+from strata.engine.request import Request
 from strata.runtime.keeping import GRID, Keeping, OnDisk
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
@@ -128,6 +133,30 @@ def test_before_a_drawn_opener_the_state_is_kept_also_among_accepted_drafts():
     assert [d.token for d in (*first, *stepped.drawn)] == answer[: at + 1] and stepped.length == 40 + at
     runner.release(0)
     assert agrees(runner, [*TEXT[:40], *answer[:at], 1, 2], 40 + at, "pages")
+
+
+@pytest.mark.parametrize("name", ["qwen4_exp", "llama"])
+def test_open_ended_conversations_share_pages_that_one_of_them_can_fill(name):
+    """Each may fill the context; all decode together as long as there are pages, then wait for each other."""
+
+    def answers(requests, pages, log):
+        keeping = Keeping(pages=pages, ahead=1, log=log)
+        runner = DeviceRunner(model_of(name), ops_of(), Limits(3, 256, 256), keeping=keeping)
+        engine = Engine(runner, EngineSettings(), log)
+        engine.start()
+        sessions = [engine.submit(request) for request in requests]
+        found = [[e.token for e in session.events() if isinstance(e, Token)] for session in sessions]
+        engine.stop()
+        runner.cache.check()
+        return found, engine.status()
+
+    said = StringIO()
+    requests = [Request(f"r{i}", tuple(TEXT[i : i + 20 + i]), None) for i in range(3)]
+    alone = [answers([request], None, Log(stream=StringIO()))[0][0] for request in requests]
+    together, status = answers(requests, 8, Log(stream=said))
+    assert together == alone and [len(answer) for answer in alone] == [236, 235, 234]
+    assert status["decoding_per_step"]["3"] > 60 and status["sessions"]["short"] > 100
+    assert "waits for pages slot=" in said.getvalue() and "gave way" in said.getvalue()
 
 
 @pytest.mark.parametrize("kv_type", ["bf16", "int8"])

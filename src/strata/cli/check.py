@@ -23,6 +23,7 @@ from strata.experts.placing import side_of
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
+from strata.plan.pool import page_count
 from strata.plan.setting import flag_of, settings_of
 from strata.plan.wishes import Wishes
 
@@ -65,6 +66,9 @@ def loaded_for(
     loaded = load(model, wishes, make_log(dataclasses.replace(wishes, log_level="warning")))
     if loaded.plan.slots < slots:
         raise UsageError(f"{slots} slots of {tokens} tokens are needed: {loaded.plan.slots_reason}")
+    if loaded.plan.pages < slots * page_count(tokens):
+        reason = next(choice.reason for choice in loaded.plan.choices if choice.name == "pages")
+        raise UsageError(f"pages for {slots} slots of {tokens} tokens at once are needed: {reason}")
     return loaded
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from strata.core.errors import UsageError
 from strata.plan.machine import Machine
+from strata.plan.pool import StateRoom, StateSizes, check_context, choose_context, choose_pages, choose_slots
 
 DEFAULT_SLOTS = 4
 SHARE_FOR_STATES = 0.5
@@ -30,16 +31,6 @@ class ModelSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class StateRoom:
-    """Memory for sequence states."""
-
-    usual: int
-    """What "auto" fills at most."""
-    most: int
-    """What there is."""
-
-
-@dataclass(frozen=True, slots=True)
 class Choice:
     """One setting with the value it got, and why."""
 
@@ -56,6 +47,8 @@ class Plan:
     requested_slots: int
     slots_reason: str
     context: int
+    pages: int
+    """Of the caches, shared by all slots."""
     chunk: int
     step_tokens: int
     arena: bool
@@ -73,17 +66,13 @@ def make_plan(
 ) -> Plan:
     """Resolve every "auto"; UsageError for a wish that cannot be met. States lie in the host's memory unless told."""
     if states is None:
-        states = StateRoom(int(machine.memory_bytes * SHARE_FOR_STATES), machine.memory_bytes)
-    room = states.usual
+        states = host_states(machine)
     wanted = DEFAULT_SLOTS if slots == "auto" else slots
-    tokens, context_reason = choose_context(sizes, context, room)
-    per_slot = tokens * sizes.token_bytes + sizes.sequence_bytes
-    if per_slot > states.most:
-        raise UsageError(
-            f"a conversation of {tokens} tokens needs {per_slot >> 20} MiB, {states.most >> 20} MiB are free",
-            "ask for a smaller --ctx-size",
-        )
-    serving, slots_reason = choose_slots(per_slot, wanted, slots == "auto", room)
+    state = StateSizes(sizes.token_bytes, sizes.sequence_bytes, sizes.context)
+    tokens, context_reason = choose_context(state, context, wanted, states)
+    check_context(state, tokens, states)
+    serving, slots_reason = choose_slots(state, tokens, wanted, slots == "auto", states)
+    pages, pages_reason = choose_pages(state, tokens, serving, states)
     size = STEP_TOKENS if chunk == "auto" else chunk
     arena = choose_arena(sizes, machine, ram_gib)
     choices = (
@@ -91,12 +80,18 @@ def make_plan(
         Choice("isa", machine.isa, "best instruction set of this processor, or as asked"),
         Choice("context", tokens, context_reason),
         Choice("slots", serving, slots_reason),
+        Choice("pages", pages, pages_reason),
         Choice("kv_type", sizes.kv_type, kv_reason(sizes, tokens)),
         Choice("prompt_chunk", size, "default" if chunk == "auto" else "as asked"),
         Choice("experts", "RAM arena" if arena else "mapped file", "as asked" if arena else "default: no copy is made"),
     )
     step = max(size, STEP_TOKENS) + serving
-    return Plan(serving, wanted, slots_reason, tokens, size, step, arena, choices)
+    return Plan(serving, wanted, slots_reason, tokens, pages, size, step, arena, choices)
+
+
+def host_states(machine: Machine) -> StateRoom:
+    """Room for states in the host's memory."""
+    return StateRoom(int(machine.memory_bytes * SHARE_FOR_STATES), machine.memory_bytes)
 
 
 def kv_reason(sizes: ModelSizes, context: int) -> str:
@@ -120,33 +115,6 @@ def choose_warming(weight_bytes: int, missing_bytes: int, memory_bytes: int, wis
         sizes = f"{weight_bytes >> 20} MiB, {memory_bytes >> 20} MiB are free"
         return Choice("weights", "as touched", f"reading ahead would push out what was read: {sizes}")
     return Choice("weights", "read ahead", f"{missing_bytes >> 20} of {weight_bytes >> 20} MiB are not in memory yet")
-
-
-def choose_context(sizes: ModelSizes, asked: int | None, room: int) -> tuple[int, str]:
-    """Tokens per slot: as asked, else the trained context, else what memory holds for one slot."""
-    if asked is not None:
-        if asked > sizes.context:
-            raise UsageError(
-                f"--ctx-size {asked}: the model was trained for {sizes.context} tokens", "ask for that or less"
-            )
-        return asked, "as asked"
-    fits = sizes.context if not sizes.token_bytes else (room - sizes.sequence_bytes) // sizes.token_bytes
-    if fits >= sizes.context:
-        return sizes.context, "the model's own"
-    if fits < 256:
-        raise UsageError(f"the states of one conversation do not fit: {room >> 20} MiB are free for them")
-    return fits // 256 * 256, f"{room >> 20} MiB hold no more at {sizes.token_bytes} bytes a token"
-
-
-def choose_slots(per_slot: int, wanted: int, automatic: bool, room: int) -> tuple[int, str]:
-    """How many conversations run at once: as many of `wanted` as fit the room for states, but one at least."""
-    if wanted < 1:
-        raise UsageError(f"--parallel {wanted}: at least one slot is needed")
-    fits = room // max(1, per_slot)
-    if wanted <= fits:
-        return wanted, "default" if automatic else "as asked"
-    held = f"{room >> 20} MiB for states hold {fits} of {wanted} conversations at {per_slot >> 20} MiB each"
-    return max(1, fits), held if fits else f"{held}; one runs all the same"
 
 
 def choose_arena(sizes: ModelSizes, machine: Machine, ram_gib: float | None) -> bool:

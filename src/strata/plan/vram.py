@@ -1,7 +1,8 @@
 """How much VRAM the experts get, and how much host memory is pinned for the others. Pure."""
 
 from strata.core.errors import UsageError
-from strata.plan.plan import Choice, StateRoom
+from strata.plan.plan import Choice
+from strata.plan.pool import StateRoom
 
 RESERVE_BYTES = 1 << 30
 """VRAM left alone unless asked otherwise: what else runs on the card, and what kernels work in, rows apart."""

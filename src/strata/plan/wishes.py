@@ -69,6 +69,14 @@ class Wishes:
         choices=("f32", "bf16", "int8"),
         unbuilt=("f16", "k8v4"),
     )
+    kv_gib: float | None = setting(
+        None,
+        "Memory for the pages that all conversations share in GiB; auto = what the room for states holds.",
+        kind="number",
+        absent="auto",
+        low=0.0,
+        high=65536.0,
+    )
     ram_gib: float | None = setting(
         None,
         "RAM for the model's weights in GiB, with a GPU what may be pinned of them; mapped = the operating system's "

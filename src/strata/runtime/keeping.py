@@ -45,7 +45,9 @@ class Keeping:
     spacing: Spacing = field(default=Spacing(GRID, 8 * PAGE))
     disk: OnDisk | None = None
     log: Log = field(default_factory=Log)
-    """Hears of files that cannot be used."""
+    """Hears of files that cannot be used, of what gives way, and of who waits for pages."""
+    ahead: int = 8
+    """Pages that a sequence is promised behind its prompt, before it has to ask for more."""
 
 
 def identity_of(model: str, contents: StateContents, states: SequenceStates, spacing: Spacing) -> bytes:
@@ -76,4 +78,4 @@ def prefix_cache(states: SequenceStates, keeping: Keeping) -> tuple[PrefixCache,
     tree = PrefixTree(PAGE, bool(contents.state_bytes), key, states.pages.rewrites)
     tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, keeping.log)
     states.reclaim = tiers.reclaim
-    return PrefixCache(tiers, keeping.spacing), contents
+    return PrefixCache(tiers, keeping.spacing, keeping.ahead), contents

@@ -19,7 +19,8 @@ from strata.kernels.gpu_ops import GpuOps
 from strata.models.base import Model
 from strata.models.weights import dense_bytes, dense_weights, row_bytes, row_tables, weight_bytes
 from strata.plan.machine import available_memory
-from strata.plan.plan import STEP_TOKENS, Choice, StateRoom
+from strata.plan.plan import STEP_TOKENS, Choice
+from strata.plan.pool import StateRoom
 from strata.plan.vram import choose_chunk, choose_state_room, reserve_bytes, reserve_for
 from strata.plan.wishes import Wishes
 from strata.runtime.apart import Apart
