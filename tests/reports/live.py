@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import socket
 import sys
 import threading
 import time
@@ -77,6 +78,15 @@ def idle(up: Running) -> bool:
     found = status(up)
     engine = found["engine"]
     return not (found["requests"] or engine["running"] or engine["reading"] or engine["waiting"])
+
+
+def knock(up: Running, name: int, **fields: Any) -> socket.socket:
+    """Send a request; closing the connection is leaving."""
+    text = json.dumps(body(name, stream=True, **fields))
+    connection = socket.create_connection(("127.0.0.1", up.port), timeout=10)
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(text)}\r\n\r\n"
+    connection.sendall((head + text).encode())
+    return connection
 
 
 class Stream:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from reports.live import Stream, ask, body, device, idle, live, prompt, status, text_of, until
+from reports.live import Stream, ask, body, device, idle, knock, live, prompt, status, text_of, until
 from server.harness import QUICK, Running
 from strata.chat.events import Event
 from strata.chat.reader import AnswerReader
@@ -52,9 +52,9 @@ def test_one_that_left_the_queue_is_never_begun(single: Running) -> None:
     """O-030: cancelled while it waited, and dispatched all the same."""
     first = Stream(single, 11, max_tokens=400)
     until(lambda: first.text)
-    second = Stream(single, 12)
+    second = knock(single, 12)
     until(lambda: status(single)["engine"]["waiting"] == 1)
-    second.leave()
+    second.close()
     until(lambda: status(single)["engine"]["waiting"] == 0)
     first.leave()
     until(lambda: idle(single))
@@ -78,15 +78,17 @@ def test_a_read_whose_client_left_is_not_read_to_its_end() -> None:
 
 def test_one_that_left_the_queue_does_not_end_the_one_that_runs(single: Running) -> None:
     """O-067: cancelling a waiting request aborts the running one of another client."""
-    solo = text_of(ask(single, 31, max_tokens=120))
+    solo = text_of(ask(single, 31, max_tokens=200))
     before = cancelled(single)
     for _ in range(2):
-        first = Stream(single, 31, max_tokens=120)
-        until(lambda: status(single)["engine"]["running"] + status(single)["engine"]["reading"])
-        Stream(single, 32).leave()
+        first = Stream(single, 31, max_tokens=200)
+        until(lambda: status(single)["engine"]["running"])
+        second = knock(single, 32, max_tokens=400)
+        until(lambda: status(single)["requests"] == 2)
+        second.close()
         assert (first.join().text, first.reason) == (solo, "length")
     until(lambda: idle(single))
-    assert cancelled(single) > before, "nobody left while the other ran"
+    assert cancelled(single) == before + 2
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -149,10 +151,10 @@ def test_an_engine_that_hangs_is_not_healthy_and_is_started_again(script: dict[s
 def test_a_request_that_fails_does_not_end_the_others() -> None:
     """O-037: an internal error in one request ends them all. O-068: an error after the first byte looks like an end."""
     with live(CHATTY, slots=4, poisoned=[84], step_s=0.004) as up:
-        solo = [text_of(ask(up, 81 + i, max_tokens=80)) for i in range(3)]
-        streams = [Stream(up, 81 + i, max_tokens=80) for i in range(3)]
+        solo = [text_of(ask(up, 81 + i, max_tokens=50)) for i in range(3)]
+        streams = [Stream(up, 81 + i, max_tokens=50) for i in range(3)]
         until(lambda: all(stream.text for stream in streams))
-        bad = Stream(up, 84, 40, 80)
+        bad = Stream(up, 84, 40, 50)
         assert "told to fail" in bad.join().error["message"]
         assert bad.reason is None
         reply = ask(up, 84)
