@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from mixers import rows_of, rows_to
+from mixers import plane_of, plane_to, rows_of, rows_to
 from products import HIDDEN, TOP_K, WIDTH, copies, on_device, small_bank
 from timing import graph_us
 
@@ -23,6 +23,8 @@ from strata.kernels.experts import prompt as experts_prompt
 from strata.kernels.experts.table import ExpertTable, table_of
 from strata.kernels.linear import prompt as linear_prompt
 from strata.kernels.native import FORMAT_CODES, Native
+from strata.kernels.sparse_attention import gpu as sparse_gpu
+from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.views import ExpertBank
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
@@ -113,6 +115,27 @@ def delta(device: Device, cpu: CpuOps, out: dict[str, Any]) -> None:
             out[f"{name} ms"] = us / 1e3
 
 
+def sparse(device: Device, cpu: CpuOps, out: dict[str, Any]) -> None:
+    """Attention of 24 heads over lists of 2,051 positions: bits, then 1,024 rows in both forms."""
+    generator = torch.Generator().manual_seed(4)
+    keys, values = (plane_of(2, 256, 1, 8192, "f32", generator) for _ in range(2))
+    there = [plane_to(device, p) for p in (keys, values)]
+    for count in (40, 1024):
+        rows, q = rows_of([(0, 7000, count)]), torch.randn(count, 24, 256, generator=generator)
+        positions = torch.stack([torch.randperm(7000, generator=generator)[:2051].sort().values for _ in range(count)])
+        listed = positions.to(torch.int32), torch.full((count,), 2051, dtype=torch.int32)
+        listed[1][:3] = torch.tensor([1, 700, 0])
+        at, x, lists = rows_to(device, rows), on_device(device, q), [on_device(device, t) for t in listed]
+        found = sparse_prompt.sparse_attention(device, x, there[0], there[1], at, 0.06, lists[0], lists[1])
+        if count < 1000:
+            expected = cpu.sparse_attention(q, keys, values, rows, 0.06, listed[0], listed[1])
+            out["differing"] = differing(found.cpu(), expected)
+            continue
+        for name, form in {"prompt": sparse_prompt, "window": sparse_gpu}.items():
+            us = graph_us(lambda: form.sparse_attention(device, x, there[0], there[1], at, 0.06, lists[0], lists[1]), 3)  # noqa: B023
+            out[f"{name} ms for 8,192 rows"] = us / 1e3 * ROWS / count
+
+
 def bank_of(device: Device, gate: str, down: str) -> ExpertBank:
     """As many experts as a layer has, each with bytes of its own."""
     one = small_bank(np.random.default_rng(2), gate, down, 1)
@@ -183,6 +206,8 @@ def run(device: Device, out: dict[str, Any]) -> None:
     out["differing_experts"] = check_experts(device, cpu)
     out["delta"] = {}
     delta(device, cpu, out["delta"])
+    out["sparse"] = {}
+    sparse(device, cpu, out["sparse"])
     for name, topic in {"dense": time_dense, "experts": time_experts}.items():
         out[name] = {}
         topic(device, out[name])

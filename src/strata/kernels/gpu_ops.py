@@ -31,6 +31,7 @@ from strata.kernels.rope import gpu as rope_gpu
 from strata.kernels.route import gpu as route_gpu
 from strata.kernels.rows import gpu as rows_gpu
 from strata.kernels.sparse_attention import gpu as sparse_gpu
+from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.step_program import StepProgram
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
@@ -104,7 +105,8 @@ class GpuOps:
         count: torch.Tensor,
     ) -> torch.Tensor:
         """See Ops.sparse_attention."""
-        return sparse_gpu.sparse_attention(self.device, q, keys, values, rows, scale, positions, count)
+        form = sparse_prompt.sparse_attention if len(q) > WINDOW_ROWS else sparse_gpu.sparse_attention
+        return form(self.device, q, keys, values, rows, scale, positions, count)
 
     def cache_write(self, plane: PagedPlane, slots: torch.Tensor, entries: torch.Tensor, x: torch.Tensor) -> None:
         """See Ops.cache_write."""

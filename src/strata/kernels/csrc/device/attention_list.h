@@ -1,0 +1,244 @@
+// Attention of many rows that each have a list of positions of their own (QSA): a block of 256 threads does one row and the
+// query heads of one KV head; bits as attention/naive.py. No two rows share what they read, so nothing is kept in shared
+// memory but scores: lane l of a group reads the values l, l + 32, .. of a key, as the lane rule has them, for two keys and
+// all queries at once; and the threads of a value row read four dims each, for all queries. Blocks of 256 positions
+// are summed side by side and merged in order.
+//
+// Constants of a compilation: LIST_DIM (128 or 256), LIST_QUERIES (of a KV head, 16 at most), LIST_TYPE (of the cache).
+#pragma once
+
+#include "attention_block.h"
+
+namespace strata::STRATA_ISA {
+
+constexpr int list_threads = 256, list_dim = LIST_DIM, list_queries = LIST_QUERIES, list_type = LIST_TYPE;
+constexpr int list_across = list_dim / 4, list_blocks = list_threads / list_across;  // threads of a value row; side by side
+constexpr int list_round = list_blocks * kBlock;                                     // positions
+constexpr int list_each = list_queries * list_across / list_threads + 1;             // fours of the result of a thread
+
+struct ListCache {
+    const void* data;
+    const float* scales;
+};
+
+// What a block keeps in shared memory. `weights` are scores, then exponentials, then the sums of the blocks.
+struct ListMemory {
+    float weights[list_blocks * list_queries * kPitch];
+    int32_t keys[list_round], values[list_round];  // rows of the caches
+    float tops[list_blocks * list_queries], totals[list_blocks * list_queries];
+    float keep[list_blocks * list_queries], join[list_blocks * list_queries];
+    float state[list_queries * 2];  // M and Z so far
+};
+
+STRATA_INLINE float list_value(const ListCache& from, int64_t row, int at) {
+    const int64_t i = row * list_dim + at;
+    if (list_type == kKvFloat) return static_cast<const float*>(from.data)[i];
+    if (list_type == kKvHalf) return float_of_bits(static_cast<uint32_t>(static_cast<const uint16_t*>(from.data)[i]) << 16);
+    return static_cast<float>(static_cast<const int8_t*>(from.data)[i]) * from.scales[i / 32];
+}
+
+STRATA_INLINE Vec4 list_four(const ListCache& from, int64_t row, int at) {
+    const int64_t i = row * list_dim + at;
+    Vec4 four;
+    if (list_type == kKvFloat) return *reinterpret_cast<const Vec4*>(static_cast<const float*>(from.data) + i);
+    if (list_type == kKvHalf) {
+        const Words2 words = load8(static_cast<const uint16_t*>(from.data) + i);
+        for (int x = 0; x < 4; ++x) four.v[x] = float_of_bits(words.w[x / 2] >> 16 * (x % 2) << 16);
+        return four;
+    }
+    const uint32_t word = load4(static_cast<const int8_t*>(from.data) + i);
+    for (int x = 0; x < 4; ++x) four.v[x] = static_cast<float>(static_cast<int8_t>(word >> 8 * x)) * from.scales[i / 32];
+    return four;
+}
+
+// Sums of N values over the lanes in the order of the lane rule's tree: lane l gets that of value l / (32 / N).
+template <int N, int mask>
+STRATA_INLINE float fold(float* v) {
+    if constexpr (mask == 0) {
+        return v[0];
+    } else if constexpr (N == 1) {
+        v[0] = v[0] + shuffle_xor(v[0], mask);
+        return fold<1, mask / 2>(v);
+    } else {
+        const bool upper = (lane() & mask) != 0;
+        UNROLL
+        for (int i = 0; i < N / 2; ++i) {
+            const float kept = upper ? v[i + N / 2] : v[i], sent = upper ? v[i] : v[i + N / 2];
+            v[i] = kept + shuffle_xor(sent, mask);
+        }
+        return fold<N / 2, mask / 2>(v);
+    }
+}
+
+// Scores of keys j and j + 1: value 2 q + k of `dots` is query q with key j + k.
+template <int first>
+STRATA_INLINE void put_scores(float* dots, ListMemory& memory, int j, int n, float scale) {
+    constexpr int left = 2 * list_queries - first, count = left >= 32 ? 32 : left >= 16 ? 16 : left >= 8 ? 8 : left >= 4 ? 4 : 2;
+    const float sum = fold<count, 16>(dots + first);
+    const int value = first + lane() / (32 / count), query = value / 2, at = j + value % 2;
+    if (lane() % (32 / count) == 0 && at < n)
+        memory.weights[(at / kBlock * list_queries + query) * kPitch + at % kBlock] = sum * scale;
+    if constexpr (left > count) put_scores<first + count>(dots, memory, j, n, scale);
+}
+
+// q [queries][dim / 32] of this lane; scores of the round's n positions.
+STRATA_INLINE void score_list(const ListCache& keys, const float (&q)[list_queries][list_dim / 32], ListMemory& memory, int n,
+                              float scale) {
+    float next[2][list_dim / 32];
+    int j = 2 * warp();
+    UNROLL
+    for (int k = 0; k < 2; ++k)
+        UNROLL
+        for (int i = 0; i < list_dim / 32; ++i)
+            next[k][i] = j < n ? list_value(keys, memory.keys[least(j + k, n - 1)], lane() + 32 * i) : 0.0f;
+    KEEP_ROLLED
+    for (; j < n; j += list_threads / 16) {
+        float dots[2 * list_queries] = {};
+        UNROLL
+        for (int i = 0; i < list_dim / 32; ++i)
+            UNROLL
+            for (int v = 0; v < 2 * list_queries; ++v) dots[v] = fma(q[v / 2][i], next[v % 2][i], dots[v]);
+        const int then = least(j + list_threads / 16, n - 1);
+        UNROLL
+        for (int k = 0; k < 2; ++k)
+            UNROLL
+            for (int i = 0; i < list_dim / 32; ++i)
+                next[k][i] = list_value(keys, memory.keys[least(then + k, n - 1)], lane() + 32 * i);
+        put_scores<0>(dots, memory, j, n, scale);
+    }
+}
+
+// Steps 2, 3, 5 and 6 of M and Z for the blocks of the round.
+STRATA_INLINE void weigh_list(ListMemory& memory, int n, bool start) {
+    const int blocks = (n + kBlock - 1) / kBlock;
+    for (int item = warp(); item < blocks * list_queries; item += list_threads / 32) {
+        float top, total;
+        softmax(memory.weights + item * kPitch, least(kBlock, n - item / list_queries * kBlock), top, total);
+        if (lane() == 0) memory.tops[item] = top, memory.totals[item] = total;
+    }
+    barrier();
+    if (thread_x() >= list_queries) return;
+    float* const state = memory.state + 2 * thread_x();
+    for (int b = 0; b < blocks; ++b) {
+        const int item = b * list_queries + thread_x();
+        const float before = state[0], top = memory.tops[item];
+        const bool first = start && b == 0;
+        const float best = first || top > before ? top : before;
+        const float keep = shared_exp(before - best), join = shared_exp(top - best);
+        state[0] = best;
+        state[1] = first ? memory.totals[item] : fma(memory.totals[item], join, state[1] * keep);
+        memory.keep[item] = keep;
+        memory.join[item] = join;
+    }
+}
+
+// Step 4 for one block of n positions: four dims from `c` on of all queries.
+STRATA_INLINE void sum_list(const ListCache& values, const int32_t* rows, const float* weights, int n, int c,
+                            Vec4 (&sums)[list_queries]) {
+    Vec4 next[4];
+    UNROLL
+    for (int i = 0; i < 4; ++i) next[i] = list_four(values, rows[least(i, n - 1)], c);
+    int j = 0;
+    KEEP_ROLLED
+    for (; j + 4 <= n; j += 4) {
+        Vec4 now[4];
+        UNROLL
+        for (int i = 0; i < 4; ++i) now[i] = next[i];
+        UNROLL
+        for (int i = 0; i < 4; ++i) next[i] = list_four(values, rows[least(j + 4 + i, n - 1)], c);
+        UNROLL
+        for (int q = 0; q < list_queries; ++q) {
+            const Vec4 w = *reinterpret_cast<const Vec4*>(weights + q * kPitch + j);
+            UNROLL
+            for (int i = 0; i < 4; ++i)
+                UNROLL
+                for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(w.v[i], now[i].v[x], sums[q].v[x]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < 3; ++i) {
+        if (j + i >= n) continue;
+        UNROLL
+        for (int q = 0; q < list_queries; ++q)
+            UNROLL
+            for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(weights[q * kPitch + j + i], next[i].v[x], sums[q].v[x]);
+    }
+}
+
+// The blocks' sums, by way of shared memory, joined in order: this thread's fours of all queries and dims.
+STRATA_INLINE void join_list(ListMemory& memory, const Vec4 (&sums)[list_queries], int n, bool start, Vec4 (&so_far)[list_each]) {
+    const int block = thread_x() / list_across, blocks = (n + kBlock - 1) / kBlock;
+    barrier();  // all weights are used up
+    if (block < blocks) {
+        UNROLL
+        for (int q = 0; q < list_queries; ++q)
+            *reinterpret_cast<Vec4*>(memory.weights + (block * list_queries + q) * list_dim + thread_x() % list_across * 4) = sums[q];
+    }
+    barrier();
+    UNROLL
+    for (int u = 0; u < list_each; ++u) {
+        const int at = thread_x() + u * list_threads, query = at / list_across;
+        if (query >= list_queries) continue;
+        for (int b = 0; b < blocks; ++b) {
+            const int item = b * list_queries + query;
+            const Vec4 a = *reinterpret_cast<const Vec4*>(memory.weights + item * list_dim + at % list_across * 4);
+            const float keep = memory.keep[item], join = memory.join[item];
+            UNROLL
+            for (int x = 0; x < 4; ++x)
+                so_far[u].v[x] = start && b == 0 ? a.v[x] : fma(a.v[x], join, so_far[u].v[x] * keep);
+        }
+    }
+    barrier();  // the sums are read
+}
+
+// q, out [rows, heads, dim]; listed [rows, width], count [rows]. Grid: x rows, y KV heads. Dynamic shared: ListMemory.
+STRATA_KERNEL_OF(list_threads, attention_list,
+                 (const float* q, const void* keys, const float* key_scales, const int32_t* key_table, const void* values,
+                  const float* value_scales, const int32_t* value_table, const int32_t* slot, const int32_t* listed,
+                  const int32_t* count, float* out, int64_t kv_heads, int64_t key_page, int64_t key_pages,
+                  int64_t value_page, int64_t value_pages, int64_t width, float scale)) {
+    DYNAMIC_SHARED(ListMemory, shared);
+    ListMemory& memory = *shared;
+    const int row = block_x(), head = block_y(), all = count[row];
+    const int32_t* key_of = key_table + slot[row] * key_pages;
+    const int32_t* value_of_page = value_table + slot[row] * value_pages;
+    const int64_t first_query = (row * kv_heads + head) * list_queries;
+    float mine[list_queries][list_dim / 32];
+    UNROLL
+    for (int i = 0; i < list_queries * (list_dim / 32); ++i)
+        mine[i / (list_dim / 32)][i % (list_dim / 32)] = q[first_query * list_dim + i / (list_dim / 32) * list_dim + i % (list_dim / 32) * 32 + lane()];
+    Vec4 so_far[list_each] = {};
+    if (thread_x() < 2 * list_queries) memory.state[thread_x()] = 0.0f;
+    KEEP_ROLLED
+    for (int j0 = 0; j0 < all; j0 += list_round) {
+        const int n = least(list_round, all - j0);
+        for (int i = thread_x(); i < n; i += list_threads) {
+            const int entry = listed[row * width + j0 + i];
+            memory.keys[i] = static_cast<int32_t>((key_of[entry / key_page] * kv_heads + head) * key_page + entry % key_page);
+            memory.values[i] =
+                static_cast<int32_t>((value_of_page[entry / value_page] * kv_heads + head) * value_page + entry % value_page);
+        }
+        barrier();
+        score_list({keys, key_scales}, mine, memory, n, scale);
+        barrier();
+        weigh_list(memory, n, j0 == 0);
+        Vec4 sums[list_queries] = {};
+        const int block = thread_x() / list_across, left = n - block * kBlock;
+        if (left > 0)
+            sum_list({values, value_scales}, memory.values + block * kBlock, memory.weights + block * list_queries * kPitch,
+                     least(kBlock, left), thread_x() % list_across * 4, sums);
+        join_list(memory, sums, n, j0 == 0, so_far);
+    }
+    barrier();
+    UNROLL
+    for (int u = 0; u < list_each; ++u) {
+        const int at = thread_x() + u * list_threads, query = at / list_across;
+        if (query >= list_queries) continue;
+        const float total = memory.state[2 * query + 1];  // 0 / 0 is the NaN of an empty list
+        Vec4 result;
+        for (int x = 0; x < 4; ++x) result.v[x] = so_far[u].v[x] / total;
+        *reinterpret_cast<Vec4*>(out + (first_query + query) * list_dim + at % list_across * 4) = result;
+    }
+}
+
+}  // namespace strata::STRATA_ISA
