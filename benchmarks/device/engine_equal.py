@@ -37,6 +37,8 @@ Logits = list[np.ndarray]
 PLACES = {"100%": (1.0, 0.0), "50%": (0.5, 0.3), "10%": (0.1, 0.5), "0%": (0.0, 0.5), "0%, none pinned": (0.0, 0.0)}
 """Shares of the experts in VRAM and in pinned memory."""
 ARCHITECTURES = ("qwen3moe", "qwen3next", "qwen35moe", "qwen4exp")
+LENGTH = 90
+"""Tokens of the longest prompt."""
 
 
 def runner_on(device: Device, native: Native, build: Build, slots: int, context: int) -> DeviceRunner:
@@ -102,14 +104,14 @@ def cases(emulated: bool) -> dict[str, tuple[Build, int]]:
     found: dict[str, tuple[Build, int]] = {}
     if not emulated:
         demo = open_checkpoint(model_path(None))
-        found["demo"] = (lambda ops: build_model(demo, ops)), 300
+        found["demo"] = (lambda ops: build_model(demo, ops)), 3 * LENGTH
     for arch in ARCHITECTURES[-1:] if emulated else ARCHITECTURES:
 
         def build(ops: Ops, arch: str = arch) -> Model:
             formats = Formats("Q4_K", "Q5_0")
             return drawn_model(drawn_shape(arch, 4, "tiny"), formats, ops, torch.device("cpu"))[0]
 
-        found[arch] = build, 8 if emulated else 90
+        found[arch] = build, 8 if emulated else LENGTH
     return found
 
 

@@ -19,9 +19,15 @@ class GatedFeedForward:
     down: Weight
 
     def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
-        gate, up = ops.linear(x, (self.gate, self.up))
+        return self.with_products(ops, x, ())[0]
+
+    def with_products(
+        self, ops: Ops, x: torch.Tensor, others: tuple[Weight, ...]
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """(y, the products of `others` with x, which are done in one go with the first two)."""
+        gate, up, *products = ops.linear(x, (self.gate, self.up, *others))
         (y,) = ops.linear(ops.gate("silu", gate, up), (self.down,))
-        return y
+        return y, tuple(products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,8 @@ class SharedExpert:
 
     def add(self, ops: Ops, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """y + sigmoid(w . x) * expert(x), one fma per value."""
-        (gate,) = ops.linear(x, (self.gate,))
-        return ops.stream_add(y, self.network(ops, x), ops.activate("sigmoid", gate))
+        own, (gate,) = self.network.with_products(ops, x, (self.gate,))
+        return ops.stream_add(y, own, ops.activate("sigmoid", gate))
 
 
 @dataclass(frozen=True, slots=True)
