@@ -133,7 +133,9 @@ def run(device: Device, out: dict[str, Any]) -> None:
     out["threads"] = native.threads
     equal: dict[str, object] = {}
     out["equal"] = equal
-    report.part("equal", 100, lambda: equalities(device, native, equal))
+    report.part(
+        "equal", 100, lambda: equalities(device, native, equal, "thorough" in os.environ.get("STRATA_BENCH", ""))
+    )
     report.part("assembled", 40, lambda: assembled(device))
     emulated = device.torch_device.type == "cpu"
     scale, blocks = TINY if emulated else REAL, host_blocks(device.torch_device)

@@ -36,6 +36,8 @@ Logits = list[np.ndarray]
 
 PLACES = {"100%": (1.0, 0.0), "50%": (0.5, 0.3), "10%": (0.1, 0.5), "0%": (0.0, 0.5), "0%, none pinned": (0.0, 0.0)}
 """Shares of the experts in VRAM and in pinned memory."""
+FEW_PLACES = ("50%", "0%, none pinned")
+"""What is compared when `thorough` is not asked for."""
 ARCHITECTURES = ("qwen3moe", "qwen3next", "qwen35moe", "qwen4exp")
 LENGTH = 90
 """Tokens of the longest prompt."""
@@ -141,19 +143,22 @@ def assembled(device: Device) -> dict[str, object]:
     return found
 
 
-def equalities(device: Device, native: Native, out: dict[str, object]) -> None:
+def equalities(device: Device, native: Native, out: dict[str, object], thorough: bool) -> None:
     """The demo and a tiny drawn model of every architecture: all on the device, then at every placement.
 
-    The emulator is slow: a dry run there does one of each.
+    Not `thorough`: the demo and the last architecture at two of them. The emulator is slow: a dry run does one of each.
     """
     emulated = device.torch_device.type == "cpu"
+    places = PLACES if thorough else {place: PLACES[place] for place in FEW_PLACES[: 1 if emulated else 2]}
     for name, (build, length) in cases(emulated).items():
+        if not thorough and name in ARCHITECTURES[:-1]:
+            continue
         try:
             cpu = CpuOps(native)
             expected = history(DeviceRunner(build(cpu), cpu, Limits(2, 8 * length, 512)), length)
             got = history(runner_on(device, native, build, 2, 8 * length), length)
             found: dict[str, object] = {"plain": compared(expected, got)}
-            for place, shares in list(PLACES.items())[1:2] if emulated else PLACES.items():
+            for place, shares in places.items():
                 runner = runner_on(device, native, build, 2, 8 * length)
                 found[place] = compared(expected, placed(runner, device, native, *shares, length))
             out[name] = found

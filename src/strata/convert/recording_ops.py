@@ -166,6 +166,10 @@ class RecordingOps:
         """See Ops.multiply."""
         return self.inner.multiply(x, by)
 
+    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
+        """See Ops.scaled_activation."""
+        return self.inner.scaled_activation(kind, x, by, times)
+
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""
         return self.inner.gate(kind, g, x)

@@ -166,6 +166,10 @@ class CpuOps:
         """See Ops.multiply."""
         return elementwise_cpu.multiply(self.native, x, by)
 
+    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
+        """See Ops.scaled_activation."""
+        return elementwise_cpu.scaled_activation(self.native, kind, x, by, times)
+
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""
         return elementwise_cpu.gate(self.native, kind, g, x)

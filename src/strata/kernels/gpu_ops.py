@@ -191,6 +191,10 @@ class GpuOps:
         """See Ops.multiply."""
         return elementwise_gpu.multiply(self.device, x, by)
 
+    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
+        """See Ops.scaled_activation."""
+        return elementwise_gpu.scaled_activation(self.device, kind, x, by, times)
+
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""
         return elementwise_gpu.gate(self.device, kind, g, x)

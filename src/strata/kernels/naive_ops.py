@@ -160,6 +160,10 @@ class NaiveOps:
         """See Ops.multiply."""
         return elementwise_naive.multiply(x, by)
 
+    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
+        """See Ops.scaled_activation."""
+        return elementwise_naive.scaled_activation(kind, x, by, times)
+
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""
         return elementwise_naive.gate(kind, g, x)

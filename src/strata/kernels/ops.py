@@ -205,6 +205,10 @@ class Ops(Protocol):
         """x * by (float32)."""
         ...
 
+    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
+        """activation(x / by) * times, each operation rounded to float32."""
+        ...
+
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """activate(kind, g) * x, of one shape."""
         ...

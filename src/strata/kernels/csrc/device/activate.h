@@ -1,4 +1,4 @@
-// activate and gate: one thread an element; bits as activate/naive.py.
+// activate, scaled_activation and gate: one thread an element; bits as activate/naive.py.
 #pragma once
 
 #include "device.h"
@@ -9,6 +9,10 @@
     STRATA_KERNEL(activate_##kind, (const float* x, float* y, int64_t count)) {                 \
         const int64_t i = element();                                                            \
         if (i < count) y[i] = function(x[i]);                                                   \
+    }                                                                                           \
+    STRATA_KERNEL(scaled_##kind, (const float* x, float by, float times, float* y, int64_t count)) { \
+        const int64_t i = element();                                                            \
+        if (i < count) y[i] = function(x[i] / by) * times;                                      \
     }                                                                                           \
     STRATA_KERNEL(gate_##kind, (const float* g, const float* x, float* y, int64_t count)) {     \
         const int64_t i = element();                                                            \

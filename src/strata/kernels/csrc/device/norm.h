@@ -53,19 +53,41 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
     scaled(in, weight, y, row, n, weight_len, r, lane(), 32);
 }
 
+// A thread keeps its first values and their weights, which it asks for at once: what a wide row costs is waiting.
 STRATA_KERNEL(rms_norm_wide, (const float* x, const float* weight, float* y, int64_t n, int64_t weight_len,
                               float eps)) {
     DYNAMIC_SHARED(float, kept);  // [n]
     SHARED(float, factor, 1);
+    constexpr int held = 4;
     const int64_t row = block_x();
-    for (int64_t i = thread_x(); i < n; i += block_size()) kept[i] = x[row * n + i];
+    const int step = block_size();
+    const float* in = x + row * n;
+    const float* w = weight_len == 0 ? nullptr : weight + row * n % weight_len;
+    float own[held], scale[held];
+    UNROLL
+    for (int k = 0; k < held; ++k) {
+        const int64_t i = thread_x() + k * step;
+        own[k] = i < n ? in[i] : 0.0f;
+        scale[k] = i < n && w != nullptr ? w[i] : 1.0f;
+    }
+    UNROLL
+    for (int k = 0; k < held; ++k)
+        if (thread_x() + k * step < n) kept[thread_x() + k * step] = own[k];
+    for (int64_t i = thread_x() + held * step; i < n; i += step) kept[i] = in[i];
     barrier();
     if (warp() == 0) {
         const float total = lane_dot(kept, kept, n);
         if (lane() == 0) factor[0] = reciprocal_root(total / static_cast<float>(n), eps);
     }
     barrier();
-    scaled(kept, weight, y, row, n, weight_len, factor[0], thread_x(), block_size());
+    const float r = factor[0];
+    float* out = y + row * n;
+    UNROLL
+    for (int k = 0; k < held; ++k) {
+        const int64_t i = thread_x() + k * step;
+        if (i < n) out[i] = w == nullptr ? own[k] * r : (own[k] * r) * scale[k];
+    }
+    for (int64_t i = thread_x() + held * step; i < n; i += step) out[i] = w == nullptr ? kept[i] * r : (kept[i] * r) * w[i];
 }
 
 STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float eps, float scale)) {
