@@ -8,6 +8,7 @@ import pytest
 
 from models.made import load, ops_of, path_of, same_bits
 from oracles.build import GGUF_NAMES
+from strata.core.errors import UsageError
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.core.order import Order
@@ -32,9 +33,9 @@ def model_of(name):
     return load(path_of(name, "gguf"), ops_of())
 
 
-def made(name, folder=None, kv_type="f32", pages=None, ram=1 << 24, spacing=SPACING):
+def made(name, folder=None, kv_type="f32", pages=None, ram=1 << 24, spacing=SPACING, log=None):
     disk = None if folder is None else OnDisk(folder, 1 << 26, name)
-    keeping = Keeping(pages, ram, spacing, disk)
+    keeping = Keeping(pages, ram, spacing, disk, log or Log())
     return DeviceRunner(model_of(name), ops_of(), Limits(3, 256, 256), kv_type=kv_type, keeping=keeping)
 
 
@@ -157,6 +158,38 @@ def test_open_ended_conversations_share_pages_that_one_of_them_can_fill(name):
     assert together == alone and [len(answer) for answer in alone] == [236, 235, 234]
     assert status["decoding_per_step"]["3"] > 60 and status["sessions"]["short"] > 100
     assert "waits for pages slot=" in said.getvalue() and "gave way" in said.getvalue()
+
+
+def test_a_folder_that_another_process_has_is_a_warning_and_all_else_works(tmp_path):
+    said = StringIO()
+    one = made("qwen4_exp", tmp_path)
+    other = made("qwen4_exp", tmp_path, log=Log(stream=said))
+    assert said.getvalue().count("warning") == 1 and "another process uses this folder" in said.getvalue()
+    finished(other, TEXT[:210])
+    assert agrees(other, LONGER, 210, "pages") and other.status()["kept"]["budget"]["disk"] == 0
+    finished(one, TEXT[:210])
+    one.close()
+    assert made("qwen4_exp", tmp_path).known(LONGER) == 210
+
+
+@pytest.mark.parametrize("change", ["kv type", "grid", "model"])
+def test_what_was_kept_with_other_settings_is_not_used_and_said(change, tmp_path):
+    one = made("qwen3_next", tmp_path)
+    finished(one, TEXT[:210])
+    one.close()
+    said = StringIO()
+    settings = {"kv type": {"kv_type": "bf16"}, "grid": {"spacing": Spacing(32, 128)}, "model": {"name": "qwen4_exp"}}
+    other = made(**({"name": "qwen3_next", "folder": tmp_path, "log": Log(stream=said)} | settings[change]))
+    assert other.known(LONGER) == 0
+    assert said.getvalue().count("kept conversations not used") == 1
+    assert "of another model, other settings or another version" in said.getvalue()
+    assert agrees(other, LONGER, 0, "pages")
+
+
+def test_a_folder_that_cannot_be_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match=r"--state-dir .*file: conversations cannot be kept there: Not a directory"):
+        made("qwen3_next", tmp_path / "file")
 
 
 @pytest.mark.parametrize("kv_type", ["bf16", "int8"])

@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +13,8 @@ import pytest
 from state.kept import PAGE, Kept
 from strata.core.order import Order
 from strata.state import writer
-from strata.state.archive import DIGEST, FIXED, Archive, ArchiveError, key_of
+from strata.state.archive import DIGEST, FIXED, Archive, ArchiveError, digest, key_of
+from strata.state.lock import FolderLock
 from strata.state.prefix import Match, Node, PrefixTree
 
 TOKENS = list(range(30))
@@ -115,6 +119,21 @@ def test_what_is_ignored_is_named_with_its_reason_and_left_alone(written, spoil,
     spoil(made, file)
     before = sorted(made.folder.iterdir())
     assert complaints(made)[1] == [reason] and sorted(made.folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("spoil", [lambda text: text.replace(b'"start"', b'"begin"'), lambda text: text[:-1] + b"]"])
+def test_a_whole_file_with_a_header_of_another_kind_is_ignored(written, spoil):
+    made, _, file = written
+    whole = file.read_bytes()
+    magic, version, size, payload, count = FIXED.unpack(whole[: FIXED.size])
+    head = FIXED.size + DIGEST
+    header, rest = spoil(whole[head : head + size]), whole[head + size :]
+    fixed = FIXED.pack(magic, version, len(header), payload, count)
+    file.write_bytes(fixed + digest(fixed, header, rest[: 4 * count]) + header + rest)
+    assert complaints(made) == (
+        [],
+        [f"its header is not understood: {'KeyError' if b'begin' in header else 'JSONDecodeError'}"],
+    )
 
 
 class Crash(BaseException):
@@ -240,6 +259,42 @@ def test_a_disk_that_fails_is_a_warning_and_nothing_is_lost(tmp_path, monkeypatc
     assert "No space left on device" in kept.said.getvalue() and kept.tiers.saved() == 0
     assert kept.read(0, [*TOKENS, 7]) == 30
     kept.check()
+
+
+def test_a_file_that_cannot_be_deleted_is_a_warning(tmp_path, monkeypatch):
+    def stuck(*_):
+        raise PermissionError(13, "Permission denied")
+
+    kept = Kept(folder=tmp_path)
+    kept.read(0, TOKENS)
+    kept.release(0)
+    kept.tiers.settle()
+    monkeypatch.setattr(Archive, "delete", stuck)
+    assert kept.cache.order(Order("clear"))["left"] == 0
+    assert kept.said.getvalue().count("file not deleted") == kept.tiers.moved["undeleted"] > 0
+    assert kept.tiers.saved() == 0 and kept.read(0, TOKENS) == 0
+    kept.check()
+
+
+def test_one_process_at_a_time_has_a_folder(tmp_path):
+    code = "import sys, pathlib; from strata.state.lock import FolderLock; "
+    code += "print(FolderLock.take(pathlib.Path(sys.argv[1])) is not None, flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    environ = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=environ, text=True, **pipes) as other:
+        assert other.stdout.readline() == "True\n"
+        assert FolderLock.take(tmp_path) is None
+        other.kill()  # however it ends
+        other.wait()
+    taken = FolderLock.take(tmp_path)
+    assert taken is not None and FolderLock.take(tmp_path) is None
+    taken.release()
+    taken.release()
+    again = FolderLock.take(tmp_path)
+    assert again is not None
+    again.release()
+    assert complaints(archive(tmp_path)) == ([], []), "the lock is no conversation"
 
 
 def test_what_the_writer_has_no_place_for_is_written_with_the_next_order(tmp_path, monkeypatch):

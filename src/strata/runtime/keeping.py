@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from strata import __version__
+from strata.core.errors import UsageError
 from strata.core.log import Log
-from strata.state.archive import Archive, digest
+from strata.state.archive import SUFFIX, Archive, digest
 from strata.state.cache import PrefixCache
 from strata.state.contents import StateContents
+from strata.state.lock import FolderLock
 from strata.state.pages import PAGE
 from strata.state.prefix import PrefixTree
 from strata.state.sequence import SequenceStates
@@ -66,15 +68,48 @@ def identity_of(model: str, contents: StateContents, states: SequenceStates, spa
     return digest(json.dumps(facts, sort_keys=True).encode())
 
 
+def disk_of(wished: OnDisk, key: bytes, contents: StateContents, rewrites: int, log: Log) -> Disk | None:
+    """The folder of this identity; None, with a warning, while another process has it.
+
+    UsageError when there can be no such folder.
+    """
+    folder = wished.folder / key.hex()
+    try:
+        archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE, rewrites)
+        lock = FolderLock.take(folder)
+        tell_others(wished.folder, folder, log)
+    except OSError as error:
+        raise UsageError(
+            f"--state-dir {wished.folder}: conversations cannot be kept there: {error.strerror}",
+            "name a folder that can be written to, or leave --state-disk-gib out",
+        ) from error
+    if lock is None:
+        log.warning("conversations are not kept on disk", folder=folder, reason="another process uses this folder")
+        return None
+    return Disk(archive, Writer(archive, contents.gather), wished.budget, lock)
+
+
+def tell_others(folder: Path, own: Path, log: Log) -> None:
+    """Say what lies there of other models, other settings or other versions, for nobody else will."""
+    for other in sorted(folder.iterdir()):
+        files = [*other.glob(f"*{SUFFIX}")] if other.is_dir() and other != own else []
+        if files:
+            log.info(
+                "kept conversations not used",
+                folder=other,
+                files=len(files),
+                mib=sum(file.stat().st_size for file in files if file.exists()) >> 20,
+                reason="of another model, other settings or another version",
+            )
+
+
 def prefix_cache(states: SequenceStates, keeping: Keeping) -> tuple[PrefixCache, StateContents]:
     """The cache, and the way its bytes go."""
     contents = StateContents(states)
     disk, key = None, b"memory only"
     if keeping.disk is not None:
         key = identity_of(keeping.disk.model, contents, states, keeping.spacing)
-        folder = keeping.disk.folder / key.hex()
-        archive = Archive(folder, key, contents.page_sizes, contents.state_sizes, PAGE, states.pages.rewrites)
-        disk = Disk(archive, Writer(archive, contents.gather), keeping.disk.budget)
+        disk = disk_of(keeping.disk, key, contents, states.pages.rewrites, keeping.log)
     tree = PrefixTree(PAGE, bool(contents.state_bytes), key, states.pages.rewrites)
     tiers = Tiers(tree, states.pages, contents, keeping.ram_bytes, disk, keeping.log)
     states.reclaim = tiers.reclaim

@@ -118,7 +118,8 @@ class Archive:
         entries = []
         for file in sorted(self.folder.iterdir()):
             if file.suffix == TEMPORARY:
-                file.unlink(missing_ok=True)  # a write that did not come to its end
+                with contextlib.suppress(OSError):
+                    file.unlink(missing_ok=True)  # a write that did not come to its end
             elif file.suffix == SUFFIX:
                 try:
                     entries.append(self.entry(file))
@@ -158,7 +159,15 @@ class Archive:
         stored, header, tokens = stream.read(DIGEST), stream.read(header_bytes), stream.read(4 * count)
         if digest(fixed, header, tokens) != stored:
             raise ArchiveError(file, "its header or tokens are damaged")
-        fields: dict[str, Any] = json.loads(header)
+        try:
+            return self.checked(file, json.loads(header), tokens, payload_bytes)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ArchiveError(file, f"its header is not understood: {type(error).__name__}") from error
+
+    def checked(
+        self, file: Path, fields: dict[str, Any], tokens: bytes, payload_bytes: int
+    ) -> tuple[dict[str, Any], Tokens]:
+        """Fields and tokens of a whole file, if it is one of this folder; ArchiveError."""
         if fields["identity"] != self.identity.hex():
             raise ArchiveError(file, "of another model or other settings")
         ids = np.frombuffer(tokens, "<i4").astype(np.int64)
@@ -167,7 +176,7 @@ class Archive:
             or key_of(bytes.fromhex(fields["parent"]), fields["start"], ids).hex() != file.stem
         ):
             raise ArchiveError(file, "its name is not that of its tokens")
-        self.check_arrays(file, fields, count, payload_bytes)
+        self.check_arrays(file, fields, len(ids), payload_bytes)
         return fields, ids
 
     def check_arrays(self, file: Path, fields: dict[str, Any], count: int, payload: int) -> None:

@@ -6,6 +6,7 @@ One is asked when a slot gets a sequence (`seat`), told of every committed lengt
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class PrefixCache:
         for entry in entries:
             parent = nodes.get(entry.parent)
             if parent is None or entry.start > parent.end:
-                disk.archive.delete(entry.key)  # what it goes on from is gone
+                with suppress(OSError):
+                    disk.archive.delete(entry.key)  # what it goes on from is gone
                 continue
             node = self.tree.add(entry.key, Match(parent, entry.start), entry.tokens)
             node.saved, node.saved_state = entry.nbytes, entry.state
@@ -338,10 +340,12 @@ class PrefixCache:
         }
 
     def close(self) -> None:
-        """Write what waits to be written."""
+        """Write what waits to be written; then another process may have the folder."""
         if self.tiers.disk is not None:
             self.tiers.disk.writer.close()
             self.tiers.poll()
+            if self.tiers.disk.lock is not None:
+                self.tiers.disk.lock.release()
 
     def check(self) -> None:
         """Raise AssertionError when pages, pins or budgets do not add up."""

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from strata.core.log import Log
 from strata.state.archive import Archive, ArchiveError
+from strata.state.lock import FolderLock
 from strata.state.pages import PageTable
 from strata.state.prefix import Blob, Node, PrefixTree, oldest
 from strata.state.writer import Job, Writer, Written
@@ -50,6 +51,8 @@ class Disk:
     writer: Writer
     budget: int
     """Bytes."""
+    lock: FolderLock | None = None
+    """Keeps other processes out of the folder; None: nobody else knows it."""
 
 
 class Tiers:
@@ -237,7 +240,11 @@ class Tiers:
     def delete(self, node: Node) -> None:
         """Its file, if it has one."""
         if node.saved and self.disk is not None:
-            self.disk.archive.delete(node.key)
+            try:
+                self.disk.archive.delete(node.key)
+            except OSError as error:
+                self.moved["undeleted"] += 1
+                self.log.warning("file not deleted", file=self.disk.archive.path(node.key), reason=error.strerror)
         node.saved, node.saved_state = 0, False
 
     def settle(self) -> None:
