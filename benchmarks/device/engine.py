@@ -127,15 +127,13 @@ def budgets(report: Report, drawn: Drawn) -> None:
                     report.part(f"{name}: prompt by {chunk}", 30, lambda c=chunk: prompt(drawn, c, 8.0))  # type: ignore[misc]
 
 
-def run(device: Device, out: dict[str, Any]) -> None:
-    """What `benchmarks/device/all.py` calls."""
+def run(device: Device, out: dict[str, Any], thorough: bool = False) -> None:
+    """What `benchmarks/device/all.py` calls; `thorough`: bits of all architectures at all placements, a minute more."""
     report, native = Report(out), Native()
     out["threads"] = native.threads
     equal: dict[str, object] = {}
     out["equal"] = equal
-    report.part(
-        "equal", 100, lambda: equalities(device, native, equal, "thorough" in os.environ.get("STRATA_BENCH", ""))
-    )
+    report.part("equal", 100, lambda: equalities(device, native, equal, thorough))
     report.part("assembled", 40, lambda: assembled(device))
     emulated = device.torch_device.type == "cpu"
     scale, blocks = TINY if emulated else REAL, host_blocks(device.torch_device)
@@ -158,9 +156,10 @@ def main() -> None:
     """Print the results as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--emulator", action="store_true")
+    parser.add_argument("--thorough", action="store_true")
     asked = parser.parse_args()
     out: dict[str, Any] = {}
-    run(open_device("emulator" if asked.emulator else "cuda", default_folder({})), out)
+    run(open_device("emulator" if asked.emulator else "cuda", default_folder({})), out, asked.thorough)
     print(json.dumps(out, indent=1, default=str))
 
 

@@ -9,7 +9,7 @@ from strata.kernels.host_device import HostDevice
 from strata.kernels.norm import gpu, naive
 
 CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (3, 2048, 2048), (1, 5120, 5120)]
-"""rows, width, group: narrow and wide, with lanes that have no element in the last round, and wider than what threads keep"""
+"""rows, width, group: narrow and wide, with lanes that have no element in the last round, wider than threads keep"""
 
 
 @pytest.mark.parametrize(("rows", "width", "group"), CASES)

@@ -31,7 +31,7 @@ def multiply(native: Native, x: torch.Tensor, by: float) -> torch.Tensor:
 
 
 def scaled_activation(native: Native, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-    """See Ops.scaled_activation: the operations one after the other, of which those that change nothing are left out."""
+    """See Ops.scaled_activation: one operation after the other; those that change nothing are left out."""
     y = activate(native, kind, x if by == 1.0 else divide(native, x, by))
     return y if times == 1.0 else multiply(native, y, times)
 
