@@ -89,6 +89,7 @@ FINISHED = st.builds(
     generated=COUNTS,
     drafted=COUNTS,
     accepted=COUNTS,
+    steps=COUNTS,
     stop_id=st.none() | TOKENS,
     queue_s=TIMES,
     prompt_s=TIMES,
@@ -249,14 +250,14 @@ def test_a_finished_survives_its_line(request_id: str, event: Finished) -> None:
     assert isinstance(message, Of)
     assert isinstance(message.event, Finished)
     assert message.id == request_id
-    for name in ("reason", "prompt", "reused", "generated", "drafted", "accepted", "stop_id", "code", "error"):
+    for name in ("reason", "prompt", "reused", "generated", "drafted", "accepted", "steps", "stop_id", "code", "error"):
         assert getattr(message.event, name) == getattr(event, name)
     for name in ("queue_s", "prompt_s", "decode_s"):
         assert math.isclose(getattr(message.event, name), getattr(event, name), abs_tol=1e-6)
 
 
 def test_the_lines_are_those_of_the_interface() -> None:
-    done = Finished(Reason.STOP, 5, 2, 3, 4, 1, stop_id=9, queue_s=0.001, prompt_s=0.25, decode_s=1.5)
+    done = Finished(Reason.STOP, 5, 2, 3, 4, 1, steps=2, stop_id=9, queue_s=0.001, prompt_s=0.25, decode_s=1.5)
     failed = Finished(Reason.ERROR, 5, code="failed", error="the step\n failed: text=3  x")
     lines = {
         format_event("a", Progress(2, 5)): "PP a 2 5",
@@ -264,9 +265,9 @@ def test_the_lines_are_those_of_the_interface() -> None:
         format_event("a", Token(7)): "T a 7",
         format_event("a", Token(7, -0.5, ((7, -0.5), (8, -1.0)))): "T a 7 -0.5 7:-0.5 8:-1.0",
         format_event("a", Yielded(4)): "YIELDED a 4",
-        format_event("a", done): "DONE a stop prompt=5 reused=2 generated=3 drafted=4 accepted=1 stop=9 "
+        format_event("a", done): "DONE a stop prompt=5 reused=2 generated=3 drafted=4 accepted=1 steps=2 stop=9 "
         "queue_ms=1.000 prompt_ms=250.000 decode_ms=1500.000",
-        format_event("a", failed): "DONE a error prompt=5 reused=0 generated=0 drafted=0 accepted=0 "
+        format_event("a", failed): "DONE a error prompt=5 reused=0 generated=0 drafted=0 accepted=0 steps=0 "
         "queue_ms=0.000 prompt_ms=0.000 decode_ms=0.000 code=failed text=the step failed: text=3 x",
         format_event("@2", Token(7)): "BT 2 7",
         format_event("@2", Yielded(4)): "YIELDED 2 4",

@@ -41,7 +41,9 @@ def test_one_request_is_read_in_chunks_and_decoded() -> None:
         Progress(10, 10),
     ]
     assert b.answer("a") == alone(b.sessions["a"].request, 256)[0]
-    assert b.finished("a") == Finished(Reason.LENGTH, 10, generated=3, queue_s=1.0, prompt_s=2.0, decode_s=2.0)
+    assert b.finished("a") == Finished(
+            Reason.LENGTH, 10, generated=3, steps=2, queue_s=1.0, prompt_s=2.0, decode_s=2.0
+        )
     assert not b.scheduler.has_work()
 
 
@@ -324,7 +326,7 @@ def test_results_that_contradict_the_window_are_refused() -> None:
             b.scheduler.settle([window], results, 1.0)
     assert b.tally.steps == 1
     b.scheduler.settle([window], [result(window, 7, 9)], 1.0)
-    assert b.tally.accepted_tokens == 1
+    assert b.tally.accepted == {1: 1}
 
 
 def test_more_drafts_than_fit_and_more_tokens_held_than_asked_are_refused() -> None:
@@ -392,7 +394,7 @@ def test_every_token_is_counted_once() -> None:
     assert b.tally.generated_tokens == sum(end.generated for end in ends) == sum(len(b.answer(n)) for n in b.events)
     assert b.tally.prompt_tokens + b.tally.reused_tokens == sum(end.prompt for end in ends)
     assert b.tally.reused_tokens == sum(end.reused for end in ends)
-    assert (b.tally.drafted_tokens, b.tally.accepted_tokens) == (
+    assert (b.tally.drafted.total(), b.tally.accepted.total()) == (
         sum(end.drafted for end in ends),
         sum(end.accepted for end in ends),
     )

@@ -78,6 +78,7 @@ class Fake:
             "rows_per_step": {"1": 3, "2": 2, "40": 2},
             "decoding_per_step": {"1": 3, "2": 2, "0": 2},
             "tokens": {"prompt": 87, "reused": 13, "generated": 7, "drafted": 0, "accepted": 0},
+            "drafts_by_depth": {"offered": {"1": 9, "2": 4}, "accepted": {"1": 6}},
         }
 
     def crash(self, number: int) -> None:

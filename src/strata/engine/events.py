@@ -74,6 +74,8 @@ class Finished:
     code: str = ""
     """With an error, or a deadline that passed: one of protocol.CODES."""
     error: str = ""
+    steps: int = 0
+    """Steps in which it decoded."""
 
 
 Event: TypeAlias = Progress | Reused | Token | Yielded | Finished

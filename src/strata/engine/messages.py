@@ -117,7 +117,7 @@ def _token_words(event: Token) -> list[str]:
     return words
 
 
-_COUNTS = ("prompt", "reused", "generated", "drafted", "accepted")
+_COUNTS = ("prompt", "reused", "generated", "drafted", "accepted", "steps")
 _TIMES = ("queue_s", "prompt_s", "decode_s")
 
 
@@ -174,6 +174,7 @@ def _parse_done(words: list[str], text: str) -> Finished:
         generated=counts["generated"],
         drafted=counts["drafted"],
         accepted=counts["accepted"],
+        steps=counts["steps"],
         stop_id=None if stop is None else whole(stop),
         queue_s=times["queue_s"],
         prompt_s=times["prompt_s"],

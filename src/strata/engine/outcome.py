@@ -92,6 +92,7 @@ def finished(
         generated=len(line.answer),
         drafted=line.drafted,
         accepted=line.accepted,
+        steps=line.steps,
         stop_id=stop_id,
         queue_s=seated - line.arrived_s,
         prompt_s=first - seated,

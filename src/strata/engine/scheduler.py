@@ -384,6 +384,7 @@ class Scheduler:
                 admission = admitted(slot.index, total, line)
         else:
             offered = window.score - 1
+            line.steps += 1
         slot.length = result.length
         line.left, line.served_s = slot.left, now
         before = len(line.answer)
@@ -392,8 +393,7 @@ class Scheduler:
         accepted = min(added, len(result.drawn) - 1) if offered else 0
         line.drafted += offered
         line.accepted += accepted
-        self.tally.drafted_tokens += offered
-        self.tally.accepted_tokens += accepted
+        self.tally.add_drafts(offered, accepted)
         self.tally.generated_tokens += added
         if done is None:
             return Outcome(session, tuple(events), None, admission)

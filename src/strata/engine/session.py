@@ -38,6 +38,8 @@ class Timeline:
     reused: int = 0
     drafted: int = 0
     accepted: int = 0
+    steps: int = 0
+    """In which it decoded."""
     answer: list[int] = field(default_factory=list)
 
 

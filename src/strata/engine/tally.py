@@ -31,14 +31,21 @@ class Tally:
     """Windows that were left out of a step for lack of pages."""
     set_aside: int = 0
     """Long reads that left their slot to a short prompt for a while."""
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
+    drafted: Counter[int] = field(default_factory=Counter)
+    """Draft tokens that were checked, by depth."""
+    accepted: Counter[int] = field(default_factory=Counter)
+    """Those of them that became part of an answer."""
 
     def add_step(self, windows: Sequence[Window], decoding: int) -> None:
         """One step ran; `decoding` of its windows were not prompt chunks."""
         self.steps += 1
         self.rows[sum(len(window.tokens) for window in windows)] += 1
         self.decoding[decoding] += 1
+
+    def add_drafts(self, offered: int, accepted: int) -> None:
+        """A window had `offered` drafts, the first `accepted` of them were taken."""
+        self.drafted.update(range(1, offered + 1))
+        self.accepted.update(range(1, accepted + 1))
 
     def add_finished(self, finished: Finished) -> None:
         """One session ended."""
@@ -62,11 +69,12 @@ class Tally:
                 "prompt": self.prompt_tokens,
                 "reused": self.reused_tokens,
                 "generated": self.generated_tokens,
-                "drafted": self.drafted_tokens,
-                "accepted": self.accepted_tokens,
+                "drafted": self.drafted.total(),
+                "accepted": self.accepted.total(),
             },
+            "drafts_by_depth": {"offered": _histogram(self.drafted), "accepted": _histogram(self.accepted)},
         }
 
 
 def _histogram(counts: Counter[int]) -> dict[str, int]:
-    return {str(rows): counts[rows] for rows in sorted(counts)}
+    return {str(value): counts[value] for value in sorted(counts)}

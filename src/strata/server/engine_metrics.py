@@ -28,6 +28,13 @@ class EngineCounters(Collector):
             yield from counters(self._status)
             yield histogram("strata_step_rows", "Rows of each step.", self._status["rows_per_step"])
             yield histogram("strata_step_streams", "Decoding sessions of each step.", self._status["decoding_per_step"])
+            depths = self._status["drafts_by_depth"]
+            yield from by_label(
+                "strata_draft_offered_at_depth", "Draft tokens verified, by depth.", "depth", depths["offered"]
+            )
+            yield from by_label(
+                "strata_draft_accepted_at_depth", "Draft tokens that were right.", "depth", depths["accepted"]
+            )
             runner = self._status.get("runner", {})
             yield from kept(runner.get("kept", {}))
             yield from experts(runner.get("experts", {}))

@@ -43,6 +43,7 @@ def timings(dones: Sequence[Done]) -> dict[str, Any]:
         "predicted_ms": round(1000 * decode_s, 3),
         "predicted_per_second": round(later / decode_s, 3) if decode_s else None,
         "queue_ms": round(1000 * sum(d.counts.queue_s for d in dones), 3),
+        "predicted_steps": sum(d.counts.steps for d in dones),
         "draft_n": sum(d.counts.drafted for d in dones),
         "draft_n_accepted": sum(d.counts.accepted for d in dones),
     }
