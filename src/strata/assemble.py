@@ -25,17 +25,21 @@ from strata.kernels.topology import read_topology
 from strata.kernels.views import KvType
 from strata.layers.batch import Tap
 from strata.models.base import Model
-from strata.models.registry import build_model
+from strata.models.drafting import DraftHead
+from strata.models.registry import build_draft_head, build_model
+from strata.plan.drafting import MOST_DRAFTS, choose_draft
 from strata.plan.keeping import choose_state_disk, choose_state_ram
 from strata.plan.machine import Machine, available_memory
 from strata.plan.placement import place_threads
 from strata.plan.plan import Choice, ModelSizes, Plan, choose_warming, host_states, make_plan
 from strata.plan.setting import flag_of
 from strata.plan.wishes import Wishes
+from strata.runtime.drafts import Drafting
 from strata.runtime.keeping import Keeping, OnDisk
 from strata.runtime.on_device import OnDevice, find_device
 from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
+from strata.speculate.vocabulary import draft_tokens, end_ids
 from strata.store.warm import missing_bytes, spans_of, warm
 
 PROGRESS_EVERY_S = 2.0
@@ -113,13 +117,14 @@ class Paced:
             self.log.info(self.event, done_mib=done >> 20, total_mib=total >> 20)
 
 
-def sizes_of(model: Model, kv_type: KvType = "f32") -> ModelSizes:
-    """What the plan needs to know of a model."""
-    per_type = {name: sum(layout.token_bytes(name) for layout in model.layouts) for name in get_args(KvType)}
+def sizes_of(model: Model, kv_type: KvType = "f32", head: DraftHead | None = None) -> ModelSizes:
+    """What the plan needs to know of a model, and of its drafting head."""
+    layouts = [*model.layouts, *(head.layouts if head is not None else ())]
+    per_type = {name: sum(layout.token_bytes(name) for layout in layouts) for name in get_args(KvType)}
     return ModelSizes(
         context=model.shape.context,
         token_bytes=per_type[kv_type],
-        sequence_bytes=sum(layout.sequence_bytes() for layout in model.layouts),
+        sequence_bytes=sum(layout.sequence_bytes() for layout in layouts),
         expert_bytes=model.store.nbytes,
         kv_type=kv_type,
         bf16_token_bytes=per_type["bf16"],
@@ -142,10 +147,12 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     gpu = open_device(wishes, cpu_ops)
     warming = warm_weights(checkpoint, machine, wishes, said)
     built = build_model(checkpoint, cpu_ops if gpu is None else gpu.ops)
-    plan = planned(built, machine, wishes, gpu)
+    drafting, draft_choices = draft_with(checkpoint, built, wishes, cpu_ops if gpu is None else gpu.ops, gpu)
+    plan = planned(built, machine, wishes, gpu, drafting.head if drafting is not None else None)
     ram_bytes, ram = choose_state_ram(machine.memory_bytes, wishes.state_ram_gib)
     keeping = Keeping(plan.pages, ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes), log=said)
-    choices = [*plan.choices, warming, ram, choose_state_disk(wishes.state_disk_gib, wishes.state_dir)]
+    kept = choose_state_disk(wishes.state_disk_gib, wishes.state_dir)
+    choices = [*plan.choices, warming, ram, kept, *draft_choices]
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
     if gpu is not None:
@@ -153,7 +160,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         gpu.bring(built, Paced(said, "bringing weights to the GPU"))
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
     ops, apart = (cpu_ops, None) if gpu is None else (gpu.ops, gpu.apart)
-    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart)
+    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart, drafting)
     if gpu is not None:
         # Experts get what is left behind the states.
         choices += gpu.place(built, fingerprint(checkpoint), host_room(machine, ram_bytes, wishes), said)
@@ -168,6 +175,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
             queue_limit=wishes.queue_limit,
             max_gap_s=wishes.max_gap_ms / 1000,
             max_wait_s=wishes.max_wait_s,
+            draft_limit=MOST_DRAFTS if drafting is not None else 0,
         ),
         requested_slots=plan.requested_slots,
         slots_reason=plan.slots_reason,
@@ -176,9 +184,35 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said))
 
 
-def planned(model: Model, machine: Machine, wishes: Wishes, gpu: OnDevice | None) -> Plan:
+def draft_with(
+    checkpoint: Checkpoint, model: Model, wishes: Wishes, ops: Ops, gpu: OnDevice | None
+) -> tuple[Drafting | None, list[Choice]]:
+    """What drafts are made with, None for nothing, and why. The head's experts join the model's."""
+    found = choose_draft(wishes.draft, "cpu" if gpu is None else gpu.found.device, wishes.routing_trace is not None)
+    if not found.drafts:
+        return None, [found.choice]
+    apart = None if wishes.mtp is None else open_checkpoint(Path(wishes.mtp))
+    head = build_draft_head(checkpoint, model, ops, apart)
+    if head is None:
+        choice = Choice("draft_head", "none", "the model has none, drafts come from the conversation")
+        return Drafting(None, found.depth, wishes.price / 1e6), [found.choice, choice]
+    vocabulary = model.shape.vocabulary
+    tokens = draft_tokens(wishes.draft_vocab, vocabulary, end_ids(checkpoint.metadata.values))
+    if tokens is not None:
+        head = head.narrowed(torch.tensor(tokens, dtype=torch.int64))
+    known = vocabulary if tokens is None else len(tokens)
+    choices = [
+        Choice("draft_head", "mtp", "the model's own" if apart is None else f"of {wishes.mtp}"),
+        Choice("draft_vocabulary", known, f"of {vocabulary} tokens (--draft-vocab {wishes.draft_vocab})"),
+    ]
+    return Drafting(head, found.depth, wishes.price / 1e6), [found.choice, *choices]
+
+
+def planned(
+    model: Model, machine: Machine, wishes: Wishes, gpu: OnDevice | None, head: DraftHead | None = None
+) -> Plan:
     """Every "auto" resolved; with a GPU the states lie there, and `--ram-gib` is no copy but what may be pinned."""
-    sizes = sizes_of(model, wishes.kv_type)
+    sizes = sizes_of(model, wishes.kv_type, head)
     room = host_states(machine) if gpu is None else gpu.room(model)
     if wishes.kv_gib is not None:
         room = replace(room, pages=int(wishes.kv_gib * (1 << 30)))

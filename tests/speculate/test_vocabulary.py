@@ -3,7 +3,7 @@
 import pytest
 
 from strata.core.errors import UsageError
-from strata.speculate.vocabulary import SMALL, draft_tokens
+from strata.speculate.vocabulary import SMALL, draft_tokens, end_ids
 
 
 def test_small_vocabularies_are_used_whole_and_a_quarter_of_large_ones():
@@ -35,3 +35,9 @@ def test_numbers_out_of_range_and_missing_files_are_refused():
             draft_tokens(wish, 10, [])
     with pytest.raises(UsageError, match="No such file"):
         draft_tokens("/nowhere/ids", 10, [])
+
+
+def test_ends_are_found_under_the_names_of_either_container():
+    keys = {"tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.eot_token_id": 5, "other": 9}
+    assert end_ids(keys) == {2, 5}
+    assert end_ids({"eos_token_id": [3, 4], "generation.eos_token_id": 7, "pad_token_id": 1}) == {3, 4, 7}

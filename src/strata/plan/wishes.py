@@ -146,6 +146,25 @@ class Wishes:
         high=100.0,
     )
     adapt_async: bool = setting(True, "Move experts beside the steps.", kind="switch")
+    draft: str = setting(
+        "auto",
+        "Tokens drafted ahead for every stream and checked in one step: auto = as many as pay, off, or a number. The "
+        "answer does not depend on it.",
+    )
+    mtp: str | None = setting(
+        None, "File with the model's drafting head (mtp-*.gguf), where its own file has none.", absent="model"
+    )
+    draft_vocab: str = setting(
+        "auto", "Tokens that the drafting head proposes: auto = the most frequent quarter, full, N, or a file of ids."
+    )
+    price: float = setting(
+        0.0,
+        "Microseconds that each distinct expert of a step is taken to cost, beside what steps are measured to take; "
+        "for tests of drafts.",
+        kind="number",
+        low=0.0,
+        high=1e9,
+    )
     routing_trace: str | None = setting(
         None,
         "File with the experts that tokens visit, in place of the router's choice; for measurements.",

@@ -3,7 +3,7 @@
 What is drafted is checked by the full model, so leaving tokens out changes speed only.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from strata.core.errors import UsageError
@@ -32,6 +32,22 @@ def draft_tokens(wish: str, vocabulary: int, always: Iterable[int]) -> Sequence[
         ids = set(listed(Path(wish), vocabulary))
     ids |= {token for token in always if 0 <= token < vocabulary}
     return sorted(ids) if len(ids) < vocabulary else None
+
+
+END_KEYS = (
+    *(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")),
+    *("tokenizer.ggml.eos_token_ids", "eos_token_id", "generation.eos_token_id"),
+)
+
+
+def end_ids(metadata: Mapping[str, object]) -> frozenset[int]:
+    """Tokens that end an answer, which every draft vocabulary has to have, as a model's files name them."""
+    found: set[int] = set()
+    for key in END_KEYS:
+        value = metadata.get(key)
+        values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        found |= {item for item in values if isinstance(item, int)}
+    return frozenset(found)
 
 
 def listed(file: Path, vocabulary: int) -> list[int]:
