@@ -41,9 +41,7 @@ def test_one_request_is_read_in_chunks_and_decoded() -> None:
         Progress(10, 10),
     ]
     assert b.answer("a") == alone(b.sessions["a"].request, 256)[0]
-    assert b.finished("a") == Finished(
-            Reason.LENGTH, 10, generated=3, steps=2, queue_s=1.0, prompt_s=2.0, decode_s=2.0
-        )
+    assert b.finished("a") == Finished(Reason.LENGTH, 10, generated=3, steps=2, queue_s=1.0, prompt_s=2.0, decode_s=2.0)
     assert not b.scheduler.has_work()
 
 

@@ -69,6 +69,12 @@ class Knowing:
     def extend(self, slot, tokens):
         self.told[slot] += tokens
 
+    def rest(self, slot):
+        self.told.pop(slot, None)
+
+    def knows(self, slot):
+        return slot in self.told
+
     def forget(self, slot):
         self.told.pop(slot, None)
 
@@ -364,3 +370,25 @@ def test_a_narrowed_head_proposes_the_best_of_its_tokens(name):
     (_, full), (token, few) = chosen
     assert same_bits(few, full[some.numpy()])
     assert token == int(some[int(few.argmax())])
+
+
+def test_a_head_that_does_not_pay_rests_and_what_it_missed_is_not_taken_for_read():
+    """Nor by a sequence that goes on from what was kept; a new one is read again when the head is awake."""
+    name = "qwen4_exp"
+    runner, ids = runner_of(name), (oracle(name).ids * 3)[:80]
+    chooser, head = runner.drafts.chooser, runner.drafts.head
+    chooser.rest.use = 0.0
+    runner.seat(0, ids[:70], SamplingParams(), 120)
+    read(runner, 0, ids[:70])
+    assert not head.knows(0) and not head.steps.recorded
+    runner.release(0)
+    chooser.rest.use = 1.0
+    assert runner.seat(1, ids[:75], SamplingParams(), 120).tokens == 70
+    assert not head.knows(1)
+    assert runner.seat(2, ids[40:70], SamplingParams(), 120).tokens == 0
+    assert head.knows(2)
+    read(runner, 1, ids[:75])
+    runner.seats[1].pending = runner.seats[2].pending = 5
+    read(runner, 2, ids[40:70])
+    runner.draft({1: 3, 2: 3})
+    assert set(chooser.offers[1].made) <= {"lookup"} and "mtp" in chooser.offers[2].made

@@ -27,7 +27,14 @@ class Told:
         self.told[slot] = list(tokens)
 
     def extend(self, slot, tokens):
-        self.told[slot] += tokens
+        if slot in self.told:
+            self.told[slot] += tokens
+
+    def rest(self, slot):
+        self.told.pop(slot, None)
+
+    def knows(self, slot):
+        return slot in self.told
 
     def forget(self, slot):
         self.told.pop(slot, None)
@@ -72,7 +79,7 @@ def test_likely_drafts_go_deep_and_unlikely_ones_are_not_made():
 
 
 def test_dear_misses_make_drafts_shallower_and_then_none():
-    depths = [sum(run(chooser_of(Told(), price_s=price), 0.8)) / 100 for price in (0.0, 0.004, 0.05)]
+    depths = [sum(run(chooser_of(Told(), price_s=price), 0.8)) / 100 for price in (0.0, 0.004, 5.0)]
     assert depths[0] > depths[1] + 0.3 and depths[1] > depths[2] + 0.3
     assert depths[2] < 0.1
 
@@ -91,7 +98,19 @@ def test_what_does_not_pay_is_tried_now_and_then_and_comes_back():
     chooser.begin(0, [])
     run(chooser, 0.0, 200)
     assert 2 <= len(told.asked) - before <= 200 // PATIENCE
+    chooser.rest.use = 1.0  # else the sequence that begins now is not read
     assert sum(run(chooser, 0.95, 400)) / 200 > 1
+
+
+def test_a_drafter_that_rests_is_neither_told_nor_asked():
+    told = Told()
+    chooser = chooser_of(told)
+    chooser.rest.use = 0.0
+    assert set(run(chooser, 0.9)) == {0}
+    assert not told.told and not told.asked
+    fixed = chooser_of(told, fixed=2)
+    fixed.rest.use = 0.0
+    assert set(run(fixed, 0.9)) == {2}
 
 
 def test_a_fixed_depth_is_kept_whatever_it_costs():

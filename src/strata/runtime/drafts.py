@@ -78,14 +78,14 @@ class Drafts:
 
     def settle(self, slot: int) -> None:
         """The slot's memory is about to be kept: make it whole."""
-        if self.head is not None and slot in self.head.readings:
+        if self.head is not None:
             self.head.settle(slot)
 
     def committed(self, window: Window, rows: torch.Tensor, drawn: Sequence[int]) -> None:
         """The first tokens of a window are part of its slot's sequence now, as many as there are trunk `rows`."""
         if self.chooser is None or not len(rows):
             return
-        if self.head is not None and window.slot in self.head.readings:
+        if self.head is not None:
             self.head.take(window.slot, rows)
         self.chooser.extend(window.slot, window.tokens[: len(rows)])
         self.chooser.checked(window.slot, drawn)

@@ -20,7 +20,7 @@ from strata.models.drafting import DraftHead
 from strata.runtime.head_steps import HeadSteps, Passed
 from strata.speculate.drafter import Ask, Proposal, Spent
 
-MOST_WAITING = 32
+MOST_WAITING = 128
 """Rows of a slot that wait for the head at most; more are read at once."""
 
 Choose = Callable[[int, npt.NDArray[np.float32], int, npt.NDArray[np.int64] | None], tuple[int, float]]
@@ -60,8 +60,19 @@ class HeadDrafter:
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.begin`; what the states hold of the sequence already counts as read but for its last pair."""
         length = self.states.length[slot]
+        if length and bool(torch.isnan(self.carry[slot, 0])):
+            return  # it rested while what is kept of the sequence was read
         rows = [self.carry[slot : slot + 1].clone()] if length else []
         self.readings[slot] = Reading(max(0, length - 1), rows)
+
+    def rest(self, slot: int) -> None:
+        """See `Drafter.rest`; a row that is no number says so in whatever is kept of the sequence."""
+        self.readings.pop(slot, None)
+        self.carry[slot, 0] = torch.nan
+
+    def knows(self, slot: int) -> bool:
+        """See `Drafter.knows`."""
+        return slot in self.readings
 
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`; the tokens are read from the states."""
@@ -72,6 +83,8 @@ class HeadDrafter:
 
     def take(self, slot: int, rows: torch.Tensor) -> None:
         """The trunk's rows [n, width] of a window that was just committed, one or more; they are copied."""
+        if slot not in self.readings:
+            return
         reading = self._reading(slot, len(rows))
         self.carry[slot] = rows[-1]
         reading.rows.append(rows.clone())
@@ -80,6 +93,8 @@ class HeadDrafter:
 
     def settle(self, slot: int) -> None:
         """Let the head read all pairs whose second token the states hold: then the slot's memory is whole."""
+        if slot not in self.readings:
+            return
         reading, length = self._reading(slot), self.states.length[slot]
         count = length - 1 - reading.held
         if count < 1:

@@ -14,6 +14,7 @@ from strata.speculate.acceptance import Acceptance
 from strata.speculate.costs import Costs
 from strata.speculate.depth import Depths, best_depths, chain
 from strata.speculate.drafter import Ask, Drafter, Proposal
+from strata.speculate.rest import Rest
 
 CHEAP_MOST = 16
 """Drafts of one slot at most."""
@@ -22,8 +23,8 @@ PATIENCE = 8
 """Steps, or more, after which a costly drafter that does not pay is tried again."""
 TRIAL_SHARE = 0.01
 """Of the time, that such trials may take."""
-SURE = 8
-"""With a fixed depth a cheap proposal is preferred from so many tokens on that are likelier right than wrong."""
+MARGIN = 1.03
+"""What a costly drafter must promise over doing without: it also costs what no step shows."""
 
 
 @dataclass(slots=True)
@@ -69,6 +70,7 @@ class Chooser:
         self.counts = {name: Counts() for name in drafters}
         self.idle: dict[int, int] = {}
         """By slot: steps without the costly drafter."""
+        self.rest = Rest()
         self.offers: dict[int, Offer] = {}
         self.last: Depths | None = None
         """The last choice, for whoever looks on."""
@@ -79,8 +81,11 @@ class Chooser:
         """See `Drafter.begin`."""
         self.forget(slot)
         self.idle[slot] = 0
-        for drafter in self.drafters.values():
-            drafter.begin(slot, tokens)
+        for name, drafter in self.drafters.items():
+            if name == self.costly and self.fixed is None and not self.rest.reads_next():
+                drafter.rest(slot)
+            else:
+                drafter.begin(slot, tokens)
 
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`."""
@@ -153,7 +158,8 @@ class Chooser:
         """Slots for which the costly drafter is worth its time, with the depth it may go to; or is due for a trial."""
         if self.costly is None:
             return {}
-        expected = {s: self._expected(s, min(cap, COSTLY_MOST)) for s, cap in caps.items()}
+        known = [slot for slot in caps if self.drafters[self.costly].knows(slot)]
+        expected = {slot: self._expected(slot, min(caps[slot], COSTLY_MOST)) for slot in known}
         row, worth = self._row_tokens(plain), {}
         for slot, chances in expected.items():
             other = self._gain(best[slot], plain) if slot in best else 0.0
@@ -171,9 +177,10 @@ class Chooser:
                 for depth in range(1, COSTLY_MOST + 1)
             )
             rest = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
-            if with_it <= best_depths(len(caps), rest, self.costs.step_s).rate:
+            if with_it <= MARGIN * best_depths(len(caps), rest, self.costs.step_s).rate:
                 worth = {}
-        due = self._due(set(caps) - set(worth), plain)
+        self.rest.step(len(worth), len(known))
+        due = self._due(set(known) - set(worth), plain)
         return {slot: min(caps[slot], COSTLY_MOST) for slot in worth} | dict.fromkeys(due, 1)
 
     def _expected(self, slot: int, depth: int) -> tuple[float, ...]:
@@ -214,9 +221,10 @@ class Chooser:
         assert self.fixed is not None
         depths = {slot: min(cap, self.fixed) for slot, cap in caps.items()}
         chosen: dict[int, Found] = {s: f for s, f in best.items() if self.costly is None or f[1].confidence[0] >= 0.7}
-        rest = {slot: Ask(pending[slot], depth, _always) for slot, depth in depths.items() if slot not in chosen}
-        if self.costly is not None and rest:
-            for slot, proposal in self.drafters[self.costly].propose(rest).items():
+        left = {slot: Ask(pending[slot], depth, _always) for slot, depth in depths.items() if slot not in chosen}
+        if self.costly is not None:
+            known = {slot: ask for slot, ask in left.items() if self.drafters[self.costly].knows(slot)}
+            for slot, proposal in (self.drafters[self.costly].propose(known) if known else {}).items():
                 self.offers[slot].made[self.costly] = proposal
                 chosen[slot] = (self.costly, proposal, slot)
         return {slot: self._offer(found, depths[slot]) for slot, found in chosen.items()}
@@ -255,6 +263,7 @@ class Chooser:
                 "next_draft_ms": round(1000 * self.costs.more_s, 3),
                 "price_us": round(1e6 * self.costs.routing.price_s, 3),
             },
+            "rests": self.rest.rests,
             "last": {} if self.last is None else {str(slot): count for slot, count in self.last.drafts.items()},
         }
 

@@ -47,6 +47,17 @@ class Drafter(Protocol):
         """A sequence that begins with `tokens` was seated; none of it counts as read before `extend` says so."""
         ...
 
+    def rest(self, slot: int) -> None:
+        """In the place of `begin`: a sequence was seated that this drafter need not read, it is not going to be asked.
+
+        It stays so for whatever goes on from what is kept of that sequence.
+        """
+        ...
+
+    def knows(self, slot: int) -> bool:
+        """Whether it reads along with the slot's sequence, so that it can be asked."""
+        ...
+
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """These tokens, which follow those told of before, are part of the slot's sequence for good."""
         ...

@@ -79,9 +79,18 @@ class LookupDrafter:
         """See `Drafter.begin`: an empty index; the prompt joins it as it is read."""
         self.indexes[slot] = SuffixIndex()
 
+    def rest(self, slot: int) -> None:
+        """See `Drafter.rest`."""
+        self.indexes.pop(slot, None)
+
+    def knows(self, slot: int) -> bool:
+        """See `Drafter.knows`."""
+        return slot in self.indexes
+
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`."""
-        self.indexes[slot].extend(tokens)
+        if slot in self.indexes:
+            self.indexes[slot].extend(tokens)
 
     def forget(self, slot: int) -> None:
         """See `Drafter.forget`."""
@@ -91,7 +100,9 @@ class LookupDrafter:
         """See `Drafter.propose`."""
         found = {}
         for slot, ask in asks.items():
-            index = self.indexes[slot]
+            index = self.indexes.get(slot)
+            if index is None:
+                continue
             place, agree = index.find(ask.pending)
             if agree:
                 tokens = index.after(place, ask.depth, ask.pending)
