@@ -3,7 +3,15 @@
 import pytest
 
 from strata.core.errors import UsageError
-from strata.plan.vram import RESERVE_BYTES, choose_arena, choose_chunk, choose_pinned, choose_state_room, reserve_for
+from strata.plan.vram import (
+    RESERVE_BYTES,
+    ahead_bytes,
+    choose_arena,
+    choose_chunk,
+    choose_pinned,
+    choose_state_room,
+    reserve_for,
+)
 
 GIB = 1 << 30
 
@@ -41,6 +49,13 @@ def test_prompts_are_read_in_the_largest_chunks_that_leave_the_card_alone():
     assert "2048 rows" not in choose_chunk(row, 24 * GIB)[1] and "1200 MiB" in choose_chunk(row, 24 * GIB)[1]
     # What was asked for is not changed; else there is room for the rows.
     assert (reserve_for(300, 4 * GIB), reserve_for(None, 4 * GIB)) == (300, 5 * 1024)
+
+
+def test_a_prompts_experts_on_their_way_take_little_or_nothing():
+    assert ahead_bytes(100 * GIB, 50 * GIB, GIB, None) == 0  # all of them stay
+    half = ahead_bytes(26 * GIB, 50 * GIB, GIB, None)
+    assert half == GIB  # half of two layers
+    assert ahead_bytes(9 * GIB, 50 * GIB, GIB, None) == 0  # 1.7 of 9 GiB would be too much
 
 
 def test_states_get_what_experts_leave_but_a_quarter_at_least():

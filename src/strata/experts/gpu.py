@@ -13,6 +13,7 @@ import torch
 
 from strata.core.errors import EngineError
 from strata.experts.adaptive import AdaptSettings, Counts, Usage, choose_swaps, hottest
+from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
 from strata.experts.split import Split
@@ -63,6 +64,7 @@ class GpuExperts:
     counters: Counters
     reserve_bytes: int
     """VRAM that stays free when the arena grows."""
+    ahead: LayersAhead
     rows: int = 0
     """Of the step under way."""
     steps: int = 0
@@ -99,13 +101,15 @@ class GpuExperts:
     def read(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """`run` for the rows of a prompt: every expert is read once, wherever it lies; nobody is met."""
         device, table = self.device, replace(self.calls[layer], entries=self.cache.table.entries[layer])
+        staged = self.ahead.table(layer)
+        read = table if staged is None else replace(table, entries=staged)
         y = device.empty(*x.shape)
         for first in range(0, len(x), prompt.MOST_ROWS):
             part = slice(first, first + prompt.MOST_ROWS)
             order = prompt.sort(device, ids[part], table, Tier.PINNED)
             prompt.count_uses(device, order, table, self.desk.ledger[layer], self.desk.uses[layer])
             results = device.empty(*ids[part].shape, x.shape[1])
-            prompt.pair_results(device, x[part], order, table, results)
+            prompt.pair_results(device, x[part], order, read, results)
             combine_here(device, results, weights[part], y[part])
         return y
 
@@ -116,10 +120,13 @@ class GpuExperts:
         """See `Experts.begin_step`: copies that have landed count from now on."""
         self.cache.land()
         self.rows = rows
+        many = rows >= self.ahead.least_rows
+        self.ahead.open(rows, self.cache.vram.free_bytes() - self.reserve_bytes if many else 0)
 
     def end_step(self) -> None:
         """See `Experts.end_step`: settle failures, correct the split, adapt."""
         self.device.synchronize()
+        self.ahead.close()
         self.steps += 1
         self.counters.rows[list(self.split.kind)] += self.rows
         answers = self.answerer.drain()
@@ -208,6 +215,7 @@ class GpuExperts:
             "swaps": self.swaps,
             "relieved": self.relieved,
             "moved_bytes": self.cache.moved_bytes,
+            "ahead_bytes": self.ahead.moved_bytes,
             "disagreement": self.counters.disagreement(),
             "layers": [self.layer_status(layer) for layer in sorted(self.split.kind)],
         }

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from strata.experts.adaptive import AdaptSettings, Counts, Usage, hottest
+from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache, Vram
 from strata.experts.counters import Counters
 from strata.experts.frames import Frames
@@ -19,7 +20,7 @@ from strata.kernels.native import Native
 from strata.kernels.rendezvous.answerer import Answerer
 from strata.kernels.rendezvous.gpu import Desk
 from strata.kernels.rendezvous.mailbox import Mailbox
-from strata.kernels.transfers import StreamCopies, Transfers, host_copy
+from strata.kernels.transfers import HostCopies, StreamCopies, Transfers
 from strata.store.experts import Progress
 from strata.store.pinned import Allocate, PinnedStore, pinned_memory, plain_memory
 
@@ -70,7 +71,7 @@ class HostSide:
 
 def emulated(free_bytes: Callable[[], int] = lambda: 1 << 40) -> HostSide:
     """For the emulator: all memory is the host's."""
-    return HostSide(Vram(plain_memory, free_bytes, lambda: None), host_copy, plain_memory, False)
+    return HostSide(Vram(plain_memory, free_bytes, lambda: None), HostCopies(), plain_memory, False)
 
 
 def cuda(device: torch.device) -> HostSide:
@@ -135,6 +136,7 @@ def place_experts(
         usage=Usage(counts, sizes.adapt.decay),
         counters=Counters(layers, top_k),
         reserve_bytes=sizes.reserve_bytes,
+        ahead=LayersAhead(cache),
     )
 
 

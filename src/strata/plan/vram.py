@@ -14,6 +14,8 @@ SHARE_TO_PIN = 0.8
 """Of the free host memory, at most: pinned memory cannot be swapped out."""
 SHARE_FOR_STATES = 0.25
 """Of the VRAM behind weights and reserve, what "auto" gives to sequence states beside experts that do not all fit."""
+SHARE_FOR_AHEAD = 0.06
+"""Of the free VRAM, what a prompt's experts on their way may take from those that stay."""
 GIB = 1 << 30
 
 
@@ -77,6 +79,16 @@ def choose_arena(
             "ask for less, or for a smaller --ctx-size or --vram-reserve-mib",
         )
     return _arena(wished, "as asked")
+
+
+def ahead_bytes(free_bytes: int, expert_bytes: int, layer_bytes: int, reserve_mib: int | None) -> int:
+    """VRAM for a prompt's experts on their way: of two layers, `layer_bytes` each, what the arena will not hold.
+
+    None on a card where this would displace more than prompts gain.
+    """
+    room = max(0, free_bytes - reserve_bytes(reserve_mib))
+    wanted = int(2 * layer_bytes * max(0.0, 1.0 - room / max(1, expert_bytes)))
+    return wanted if wanted <= SHARE_FOR_AHEAD * free_bytes else 0
 
 
 def _arena(nbytes: int, reason: str) -> tuple[int, Choice]:

@@ -23,7 +23,7 @@ from strata.kernels.device import Device
 from strata.kernels.native import Native
 from strata.models.base import Model
 from strata.plan.plan import Choice
-from strata.plan.vram import choose_arena, choose_pinned, reserve_bytes
+from strata.plan.vram import ahead_bytes, choose_arena, choose_pinned, reserve_bytes
 from strata.plan.wishes import Wishes
 from strata.store.blobs import BlobLayout
 from strata.store.pinned import BLOCK_BYTES, PinnedStore
@@ -71,7 +71,10 @@ def tier_experts(
         counts[BlobLayout.of(bank).nbytes] += len(bank.gate)
     largest, total = max(counts), sum(size * n for size, n in counts.items())
     packed = packed_bytes(counts, block_bytes(ARENA_BLOCK, largest, total))
-    arena_bytes, arena = choose_arena(side.vram.free_bytes(), packed, wishes.vram_gib, wishes.vram_reserve_mib)
+    layer_bytes = max(BlobLayout.of(bank).nbytes * len(bank.gate) for bank in model.store.banks.values())
+    free = side.vram.free_bytes()
+    free -= ahead_bytes(free, packed, layer_bytes, wishes.vram_reserve_mib)
+    arena_bytes, arena = choose_arena(free, packed, wishes.vram_gib, wishes.vram_reserve_mib)
     # Allocators of pinned memory round up to powers of two.
     block = max(min(BLOCK_BYTES, 1 << (total - 1).bit_length()), largest)
     pin_bytes, pin = choose_pinned(host_bytes, packed_bytes(counts, block), arena_bytes >= packed)
