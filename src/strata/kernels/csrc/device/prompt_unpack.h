@@ -31,18 +31,37 @@ STRATA_INLINE uint32_t less(uint32_t w, int bias) {
     return add_bytes(w, (static_cast<uint32_t>(-bias) & 255u) * 0x01010101u);
 }
 
-// A lane writes its sub-block `index` of row `row`; the scales wait in shared memory until all 32 rows are there.
-template <class F>
-STRATA_INLINE void put_codes(const Panel& to, int64_t row, int64_t index, const typename Step<F>::Unpacked& c) {
-    constexpr int words = F::sub / 4;
-    const int64_t place = to.place_of[index];
-    uint8_t* at = to.codes + row * stages_of(to.cols) * stage_codes + place * F::sub;
+STRATA_INLINE void put_words(uint8_t* at, const uint32_t (&w)[4]) {
+    *reinterpret_cast<Words4*>(at) = {{w[0], w[1], w[2], w[3]}};
+}
+
+// The lanes write their sub-blocks of a row, lane l that at place `place` (below 0: none). Two neighbours write the halves of
+// one sub-block of 32 and then of the other, so that 32 bytes of memory are filled at once.
+template <int sub>
+STRATA_INLINE void put_codes(uint8_t* row, int32_t place, const Codes<sub>& c) {
+    uint32_t low[4], high[4];
     STRATA_UNROLL
-    for (int i = 0; i < words; i += 4) {
-        Words4 four;
+    for (int j = 0; j < 4; ++j) {
+        low[j] = less(c.w[j], c.bias);
+        high[j] = sub == 32 ? less(c.w[sub == 32 ? 4 + j : j], c.bias) : 0;
+    }
+    if constexpr (sub == 16) {
+        if (place >= 0) put_words(row + place * 16, low);
+    } else {
+        const bool second = (lane() & 1) != 0;
+        const int32_t other = shuffle_xor(place, 1);
+        const int32_t even = second ? other : place, odd = second ? place : other;
+        uint32_t came[4];
         STRATA_UNROLL
-        for (int j = 0; j < 4; ++j) four.w[j] = less(c.w[i + j], c.bias);
-        *reinterpret_cast<Words4*>(at + 4 * i) = four;
+        for (int j = 0; j < 4; ++j) came[j] = shuffle_xor(second ? low[j] : high[j], 1);
+        STRATA_UNROLL
+        for (int j = 0; j < 4; ++j) {
+            const uint32_t own = second ? high[j] : low[j];
+            low[j] = second ? came[j] : own;   // of the even lane's sub-block
+            high[j] = second ? own : came[j];  // of the odd lane's
+        }
+        if (even >= 0) put_words(row + even * 32 + (second ? 16 : 0), low);
+        if (odd >= 0) put_words(row + odd * 32 + (second ? 16 : 0), high);
     }
 }
 
@@ -70,13 +89,14 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
         commit_copies();
         wait_for_copies<0>();
         sync_warp();
+        const int32_t place = index < subs ? static_cast<int32_t>(to.place_of[index]) : -1;
         STRATA_UNROLL
         for (int r = 0; r < 4; ++r) {
-            if (index >= subs) continue;
-            typename Step<F>::Unpacked c;
+            typename Step<F>::Unpacked c = {};
+            const int64_t row = first + warp() * 4 + r;
             const uintptr_t from = reinterpret_cast<uintptr_t>(line[r].data) + step * Step<F>::bytes;
-            Step<F>::unpack({ring + r * S::piece, static_cast<uint32_t>(from & 15)}, line[r], index, table, c);
-            put_codes<F>(to, first + warp() * 4 + r, index, c);
+            if (place >= 0) Step<F>::unpack({ring + r * S::piece, static_cast<uint32_t>(from & 15)}, line[r], index, table, c);
+            put_codes<F::sub>(to.codes + row * stages_of(to.cols) * stage_codes, place, c);
             scales[lane() * 33 + warp() * 4 + r] = c.scale;
             if (F::minima) minima[lane() * 33 + warp() * 4 + r] = c.minimum;
         }
