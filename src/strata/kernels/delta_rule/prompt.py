@@ -27,7 +27,7 @@ def delta_rule(
     """See Ops.delta_rule; ValueError when shapes do not fit. Heads of other sizes go through the kernel of windows."""
     slots, value_heads, key_dim, value_dim = state.shape
     num_rows, segments = qkv.shape[0], rows.segments.shape[0]
-    if key_dim > MOST_KEY_DIMS or key_dim % 4 or value_dim % GROUP:
+    if key_dim > MOST_KEY_DIMS or key_dim % 8 or value_dim % GROUP:
         return gpu.delta_rule(device, qkv, beta, decay, state, rows, key_heads, pairing, eps)
     if key_heads < 1 or value_heads % key_heads or pairing not in ("grouped", "tiled"):
         raise ValueError(f"delta_rule: {value_heads} value heads, {key_heads} key heads and {pairing!r} do not fit")

@@ -1,9 +1,11 @@
 // Gated delta rule for many rows of a sequence: bits as delta_rule/naive.py.
 //
 // A row's chains over the key dims cannot be cut, and the next row's chain needs this row's result; so what a row costs
-// is the latency of one chain. Two groups of 32 lanes share a block: both hold the same 32 columns of the state in
-// registers. The first goes ahead from row to row and finds what is written (d); the second follows some rows behind,
-// writes the same into its copy and computes the outputs, which nobody waits for.
+// is the latency of one chain, if reading k and q from shared memory does not cost more. Two groups of 32 lanes share a
+// block: both hold the same 32 columns of the state in registers. The first goes ahead from row to row and finds what is
+// written (d); the second follows some rows behind, writes the same into its copy and computes the outputs, which
+// nobody waits for. A lane holds two columns of half the dims, so that a value of k serves twice: lanes 0 .. 15 begin a
+// chain over the lower half, lanes 16 .. 31 go on with it over the upper one.
 #pragma once
 
 #include "delta.h"
@@ -12,11 +14,12 @@
 namespace strata::STRATA_ISA {
 
 constexpr int delta_chunk = 8, delta_slots = 3;  // rows that arrive together; chunks in shared memory
-constexpr int delta_most = 128;                   // key dims, for the size of the shared arrays
+constexpr int delta_most = 128, delta_half = delta_most / 2;  // key dims, and those of a lane
+constexpr int delta_pitch = delta_most + 8;       // from row to row; 4 floats lie between the halves, on other banks
 
 // A chunk in shared memory.
 struct DeltaRows {
-    float k[delta_chunk * delta_most], q[delta_chunk * delta_most], v[delta_chunk * 32], decay[delta_chunk], beta[delta_chunk];
+    float k[delta_chunk * delta_pitch], q[delta_chunk * delta_pitch], v[delta_chunk * 32], decay[delta_chunk], beta[delta_chunk];
 };
 
 // A sequence's rows on one head and 32 columns.
@@ -35,9 +38,9 @@ struct DeltaSource {
 STRATA_INLINE void fetch_chunk(const DeltaSource& from, int chunk, int dim, DeltaRows& to) {
     const int first = chunk * delta_chunk, rows = least(delta_chunk, from.length - first), pieces = dim / 4;
     for (int i = thread_x(); i < rows * pieces; i += 64) {
-        const int row = i / pieces, piece = i % pieces * 4;
-        copy16(to.k + row * dim + piece, from.k + (first + row) * from.qk_step + piece);
-        copy16(to.q + row * dim + piece, from.q + (first + row) * from.qk_step + piece);
+        const int row = i / pieces, piece = i % pieces * 4, at = row * delta_pitch + piece + (piece < dim / 2 ? 0 : 4);
+        copy16(to.k + at, from.k + (first + row) * from.qk_step + piece);
+        copy16(to.q + at, from.q + (first + row) * from.qk_step + piece);
     }
     if (thread_x() < rows * 8)
         copy16(to.v + thread_x() * 4, from.v + (first + thread_x() / 8) * from.v_step + thread_x() % 8 * 4);
@@ -47,41 +50,74 @@ STRATA_INLINE void fetch_chunk(const DeltaSource& from, int chunk, int dim, Delt
     }
 }
 
-STRATA_INLINE Words4 four_at(const float* from, int i) { return load16(from + i); }
+// A lane's part of the state, two columns of half the dims, and the values of k or q that its second pass needs again.
+struct DeltaState {
+    float s[2][delta_half], kept[delta_half];
+};
 
-// S = (S + k_before d_before) decay, m = S^T k: the row before is written while this one is read.
-STRATA_INLINE float read_row(float* s, int dim, const float* k_before, float d_before, const float* k, float decay) {
-    float read = 0.0f;
+// Chains of both columns over all dims: the lower half's lanes have begun them in `sums`, the upper half's go on.
+STRATA_INLINE void finish_chains(const DeltaState& state, int half, float (&sums)[2]) {
+    const bool upper = lane() >= 16;
     UNROLL
-    for (int i = 0; i < dim; i += 4) {
-        const Words4 old = four_at(k_before, i), now = four_at(k, i);
+    for (int c = 0; c < 2; ++c) {
+        const float begun = shuffle_xor(sums[c], 16);
+        sums[c] = upper ? begun : 0.0f;
+    }
+    UNROLL
+    for (int i = 0; i < half; ++i)
+        UNROLL
+        for (int c = 0; c < 2; ++c) sums[c] = fma(state.s[c][i], state.kept[i], sums[c]);
+    UNROLL
+    for (int c = 0; c < 2; ++c) {
+        const float whole = shuffle_xor(sums[c], 16);
+        sums[c] = upper ? sums[c] : whole;
+    }
+}
+
+// S = (S + k_before d_before) decay, m = S^T k: the row before is written while this one is read. k_before is kept.
+STRATA_INLINE void read_row(DeltaState& state, int half, const float* k, float decay, const float (&d)[2], float (&sums)[2]) {
+    sums[0] = sums[1] = 0.0f;
+    UNROLL
+    for (int i = 0; i < half; i += 4) {
+        const Words4 now = load16(k + i);
         UNROLL
         for (int j = 0; j < 4; ++j) {
-            s[i + j] = fma(float_of_bits(old.w[j]), d_before, s[i + j]);
-            s[i + j] = s[i + j] * decay;
-            read = fma(s[i + j], float_of_bits(now.w[j]), read);
+            const float value = float_of_bits(now.w[j]);
+            UNROLL
+            for (int c = 0; c < 2; ++c) {
+                float& s = state.s[c][i + j];
+                s = fma(state.kept[i + j], d[c], s) * decay;
+                sums[c] = fma(s, value, sums[c]);
+            }
+            state.kept[i + j] = value;
         }
     }
-    return read;
+    finish_chains(state, half, sums);
 }
 
 // S = S decay + k d, o = S^T q.
-STRATA_INLINE float write_row(float* s, int dim, const float* k, float d, const float* q, float decay) {
-    float sum = 0.0f;
+STRATA_INLINE void write_row(DeltaState& state, int half, const float* k, const float* q, float decay, const float (&d)[2],
+                             float (&sums)[2]) {
+    sums[0] = sums[1] = 0.0f;
     UNROLL
-    for (int i = 0; i < dim; i += 4) {
-        const Words4 key = four_at(k, i), query = four_at(q, i);
+    for (int i = 0; i < half; i += 4) {
+        const Words4 key = load16(k + i), query = load16(q + i);
         UNROLL
         for (int j = 0; j < 4; ++j) {
-            s[i + j] = s[i + j] * decay;
-            s[i + j] = fma(float_of_bits(key.w[j]), d, s[i + j]);
-            sum = fma(s[i + j], float_of_bits(query.w[j]), sum);
+            const float value = float_of_bits(query.w[j]);
+            UNROLL
+            for (int c = 0; c < 2; ++c) {
+                float& s = state.s[c][i + j];
+                s = fma(float_of_bits(key.w[j]), d[c], s * decay);
+                sums[c] = fma(s, value, sums[c]);
+            }
+            state.kept[i + j] = value;
         }
     }
-    return sum;
+    finish_chains(state, half, sums);
 }
 
-// The arguments of delta_rule (delta.h) with normalised qk; keys of a multiple of 4 dims, up to 128, and values of a
+// The arguments of delta_rule (delta.h) with normalised qk; keys of a multiple of 8 dims, up to 128, and values of a
 // multiple of 32. Grid: x column groups of all value heads, y segments; blocks of 64.
 STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
                                     float* out, const int32_t* segments, int64_t key_heads, int64_t value_heads,
@@ -89,56 +125,59 @@ STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const flo
     SHARED(DeltaRows, chunks, delta_slots);
     SHARED(float, written, 2 * delta_chunk * 32);  // d of a row and column
     DELTA_DIMS;
-    const int64_t across = columns / 32, h = block_x() / across, c = block_x() % across * 32 + lane();
+    const int64_t across = columns / 32, h = block_x() / across, c = block_x() % across * 32;
     const int64_t slot = segments[3 * block_y()], begin = segments[3 * block_y() + 1];
-    const int length = segments[3 * block_y() + 2];
+    const int length = segments[3 * block_y() + 2], half = dim / 2, upper = lane() / 16, column = lane() % 16 * 2;
     if (length == 0) return;
     const int64_t key_head = tiled ? h % key_heads : h / (value_heads / key_heads);
     const int64_t width = 2 * key_heads * dim + value_heads * columns;
     const float* heads = qk + begin * qk_width + key_head * dim;
     const DeltaSource from = {heads, heads + key_heads * dim, qk_width,
-                              qkv + begin * width + 2 * key_heads * dim + h * columns + c - lane(), width,
+                              qkv + begin * width + 2 * key_heads * dim + h * columns + c, width,
                               beta + begin * value_heads + h, decay + begin * value_heads + h, value_heads, length};
-    float* place = state + (slot * value_heads + h) * dim * columns + c;
-    float* to = out + (begin * value_heads + h) * columns + c;
-    float s[kMostKeyDims];
+    float* place = state + ((slot * value_heads + h) * dim + upper * half) * columns + c + column;
+    float* to = out + (begin * value_heads + h) * columns + c + column;
+    DeltaState mine;
     UNROLL
-    for (int i = 0; i < dim; ++i) s[i] = place[i * columns];
-    const int count = (length + delta_chunk - 1) / delta_chunk;
+    for (int i = 0; i < half; ++i) {
+        const Words2 two = load8(place + i * columns);
+        mine.s[0][i] = float_of_bits(two.w[0]), mine.s[1][i] = float_of_bits(two.w[1]);
+        mine.kept[i] = 0.0f;
+    }
+    const int count = (length + delta_chunk - 1) / delta_chunk, own = upper * (half + 4);
     fetch_chunk(from, 0, dim, chunks[0]);
     commit_copies();
-    // Before the first row nothing is written: + 0 * -0 leaves every number as it is, zeros of either sign too.
-    float* const nothing = chunks[delta_slots - 1].k + (delta_chunk - 1) * dim;
-    for (int i = thread_x(); i < dim; i += 64) nothing[i] = 0.0f;
-    float d = -0.0f;
+    float d[2] = {-0.0f, -0.0f};  // nothing is written before the first row: + 0 * -0 leaves zeros of either sign as they are
     KEEP_ROLLED
     for (int chunk = 0; chunk <= count; ++chunk) {
         wait_for_copies<0>();
         barrier();  // the chunk has landed, its predecessor's d are there, and the one before that is used up
         if (chunk + 1 < count) fetch_chunk(from, chunk + 1, dim, chunks[(chunk + 1) % delta_slots]);
         commit_copies();
-        const int mine = chunk - warp();  // the second group is a chunk behind
-        if (mine < 0 || mine >= count) continue;
-        const DeltaRows& here = chunks[mine % delta_slots];
-        const DeltaRows& before = chunks[(mine + delta_slots - 1) % delta_slots];
-        float* change = written + mine % 2 * delta_chunk * 32 + lane();
-        const int rows = least(delta_chunk, length - mine * delta_chunk);
+        const int at = chunk - warp();  // the second group is a chunk behind
+        if (at < 0 || at >= count) continue;
+        const DeltaRows& here = chunks[at % delta_slots];
+        float* change = written + at % 2 * delta_chunk * 32 + column;
+        const int rows = least(delta_chunk, length - at * delta_chunk);
+        float sums[2];
         KEEP_ROLLED
         for (int r = 0; r < rows; ++r) {
+            const float* k = here.k + r * delta_pitch + own;
             if (warp() == 0) {
-                const float* old = r > 0 ? here.k + (r - 1) * dim : before.k + (delta_chunk - 1) * dim;
-                const float read = read_row(s, dim, old, d, here.k + r * dim, here.decay[r]);
-                d = here.beta[r] * (here.v[r * 32 + lane()] - read);
-                change[r * 32] = d;
+                read_row(mine, half, k, here.decay[r], d, sums);
+                for (int x = 0; x < 2; ++x) d[x] = here.beta[r] * (here.v[r * 32 + column + x] - sums[x]);
+                if (upper == 0) change[r * 32] = d[0], change[r * 32 + 1] = d[1];
             } else {
-                const float sum = write_row(s, dim, here.k + r * dim, change[r * 32], here.q + r * dim, here.decay[r]);
-                to[(mine * delta_chunk + r) * value_heads * columns] = sum;
+                d[0] = change[r * 32], d[1] = change[r * 32 + 1];
+                write_row(mine, half, k, here.q + r * delta_pitch + own, here.decay[r], d, sums);
+                float* row = to + (at * delta_chunk + r) * value_heads * columns;
+                if (upper == 0) row[0] = sums[0], row[1] = sums[1];
             }
         }
     }
     if (warp() == 0) return;
     UNROLL
-    for (int i = 0; i < dim; ++i) place[i * columns] = s[i];
+    for (int i = 0; i < half; ++i) place[i * columns] = mine.s[0][i], place[i * columns + 1] = mine.s[1][i];
 }
 
 }  // namespace strata::STRATA_ISA
