@@ -8,14 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests"), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 import numpy as np
 import torch
-from kernels.product_data import weight
 from mixers import rows_of, rows_to
 
+from kernels.product_data import weight
 from strata.kernels.delta_rule import prompt as delta_prompt
 from strata.kernels.devices import open_device
 from strata.kernels.linear import prompt as linear_prompt
