@@ -75,7 +75,6 @@ def cases(rows: int) -> dict[str, Case]:
         "divide": lambda o, p: (o.divide(x(p), 3.0),),
         "multiply": lambda o, p: (o.multiply(x(p), 0.1),),
         "gate": lambda o, p: (o.gate("silu", x(p), x(p, 7)),),
-        "scaled_activation": lambda o, p: (o.scaled_activation("sigmoid", x(p), 4.0, 2.0),),
         "signed_root": lambda o, p: (o.signed_root(x(p), 1e-6),),
         "delta_rates": lambda o, p: o.delta_rates(x(p, 1, 32), x(p, 2, 32), p(-normal(3, 32).abs()), p(normal(4, 32))),
         "spread": lambda o, p: (o.spread(x(p, 1, STREAMS), x(p)),),
@@ -108,7 +107,7 @@ def cases(rows: int) -> dict[str, Case]:
             o.embed(p(integers(4, 1000, rows).to(torch.int64)), [table]),
         )
     for kind in ("silu", "sigmoid", "softplus", "exp"):
-        made[f"activate {kind}"] = lambda o, p, kind=kind: (o.activate(kind, x(p)),)
+        made[f"activate {kind}"] = lambda o, p, kind=kind: (o.activate(kind, x(p), 3.0, 0.3),)
     return made
 
 

@@ -102,6 +102,17 @@ def test_cpp_gives_the_bits_on_values_of_every_size(kind: Activation) -> None:
     every_way(lambda n: [cpu.activate(n, kind, x)], [activate(kind, x)])
 
 
+@pytest.mark.parametrize("kind", ["exp", "sigmoid", "silu", "softplus"])
+def test_a_divisor_and_a_factor_are_a_rounding_each(kind: Activation) -> None:
+    x = torch.cat([patterns(9_999_991), torch.linspace(-110, 95, 301)])
+    factor = float(np.float32(0.3))
+    whole = activate(kind, torch.from_numpy(x[-301:].numpy() / np.float32(3)))
+    expected = activate(kind, x, 3.0, 0.3)
+    assert expected[-301:].tolist() == [multiply32(y, factor) for y in whole.tolist()]
+    every_way(lambda n: [cpu.activate(n, kind, x, 3.0, 0.3)], [expected])
+    assert not same_bits(activate(kind, x[-301:] * (1 / 3), factor=0.3), expected[-301:])
+
+
 def test_one_unit_in_the_last_place_shows() -> None:
     x = torch.linspace(-3, 3, 1000)
     moved = torch.from_numpy(np.nextafter(x.numpy(), np.float32(np.inf)))

@@ -39,16 +39,6 @@ def test_gates(kind: Activation) -> None:
     every_way(lambda n: [cpu.gate(n, kind, SPECIAL, SPECIAL.flip(1))], [naive.gate(kind, SPECIAL, SPECIAL.flip(1))])
 
 
-@pytest.mark.parametrize("kind", ["silu", "sigmoid", "softplus", "exp"])
-@pytest.mark.parametrize(("by", "times"), [(4.0, 2.0), (3.0, 1.0), (1.0, 0.7), (1.0, 1.0)])
-def test_scaled_activations_are_the_operations_one_after_the_other(kind: Activation, by: float, times: float) -> None:
-    for x in (normal(1, 3, 257), SPECIAL):
-        expected = naive.multiply(naive.activate(kind, naive.divide(x, by)), times)
-        every_way(lambda n, a=x: [cpu.scaled_activation(n, kind, a, by, times)], [expected])
-        assert same_bits(naive.scaled_activation(kind, x, by, times), expected)
-    assert not same_bits(naive.scaled_activation(kind, x, by, times), naive.scaled_activation(kind, x, by, 0.5))
-
-
 def test_the_root_keeps_its_sign() -> None:
     x = normal(1, 9, 130)
     expected = naive.signed_root(x, 1e-6)

@@ -41,9 +41,9 @@ class RecordingOps:
         """See Ops.embed."""
         return self.inner.embed(ids, shards)
 
-    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+    def activate(self, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
         """See Ops.activate."""
-        return self.inner.activate(kind, x)
+        return self.inner.activate(kind, x, divisor, factor)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """See Ops.rms_norm."""
@@ -165,10 +165,6 @@ class RecordingOps:
     def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
         """See Ops.multiply."""
         return self.inner.multiply(x, by)
-
-    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-        """See Ops.scaled_activation."""
-        return self.inner.scaled_activation(kind, x, by, times)
 
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""

@@ -45,9 +45,9 @@ class CpuOps:
         """See Ops.embed."""
         return embed_cpu.embed(self.native, ids, shards)
 
-    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+    def activate(self, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
         """See Ops.activate."""
-        return activate_cpu.activate(self.native, kind, x)
+        return activate_cpu.activate(self.native, kind, x, divisor, factor)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """See Ops.rms_norm."""
@@ -165,10 +165,6 @@ class CpuOps:
     def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
         """See Ops.multiply."""
         return elementwise_cpu.multiply(self.native, x, by)
-
-    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-        """See Ops.scaled_activation."""
-        return elementwise_cpu.scaled_activation(self.native, kind, x, by, times)
 
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""

@@ -66,9 +66,9 @@ class GpuOps:
         """See Ops.embed."""
         return embed_gpu.embed(self.device, ids, shards)
 
-    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+    def activate(self, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
         """See Ops.activate."""
-        return activate_gpu.activate(self.device, kind, x)
+        return activate_gpu.activate(self.device, kind, x, divisor, factor)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """See Ops.rms_norm."""
@@ -190,10 +190,6 @@ class GpuOps:
     def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
         """See Ops.multiply."""
         return elementwise_gpu.multiply(self.device, x, by)
-
-    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-        """See Ops.scaled_activation."""
-        return elementwise_gpu.scaled_activation(self.device, kind, x, by, times)
 
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""

@@ -39,9 +39,9 @@ class NaiveOps:
         """See Ops.embed."""
         return embed_naive.embed(ids, shards)
 
-    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+    def activate(self, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
         """See Ops.activate."""
-        return activate_naive.activate(kind, x)
+        return activate_naive.activate(kind, x, divisor, factor)
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """See Ops.rms_norm."""
@@ -159,10 +159,6 @@ class NaiveOps:
     def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
         """See Ops.multiply."""
         return elementwise_naive.multiply(x, by)
-
-    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-        """See Ops.scaled_activation."""
-        return elementwise_naive.scaled_activation(kind, x, by, times)
 
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """See Ops.gate."""

@@ -38,8 +38,11 @@ class Ops(Protocol):
         """
         ...
 
-    def activate(self, kind: Activation, x: torch.Tensor) -> torch.Tensor:
-        """Elementwise, with the shared polynomial exp (docs/numerics.md); softplus is linear above 20."""
+    def activate(self, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
+        """kind(x / divisor) * factor for each value, a rounding each; ones change no bit.
+
+        With the shared polynomial exp (docs/numerics.md); softplus is linear above 20.
+        """
         ...
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
@@ -203,10 +206,6 @@ class Ops(Protocol):
 
     def multiply(self, x: torch.Tensor, by: float) -> torch.Tensor:
         """x * by (float32)."""
-        ...
-
-    def scaled_activation(self, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-        """activation(x / by) * times, each operation rounded to float32."""
         ...
 
     def gate(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

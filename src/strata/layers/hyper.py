@@ -35,7 +35,7 @@ class HyperRead:
 
     def strength(self, ops: Ops, raw: torch.Tensor) -> torch.Tensor:
         """w [T, n] from W_inject X."""
-        return ops.scaled_activation("sigmoid", raw, self.streams, 2.0)
+        return ops.activate("sigmoid", raw, divisor=self.streams, factor=2.0)
 
     def final(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """R -> the head's input [T, hidden]; there is nothing to write back."""
@@ -49,7 +49,7 @@ class HyperRead:
         """(m, products of the weights after the first)."""
         normed = self.norm(ops, residual)
         low, *others = ops.linear(normed, weights)
-        (gate,) = ops.linear(ops.scaled_activation("silu", low, self.streams, 1.0), (self.up,))
+        (gate,) = ops.linear(ops.activate("silu", low, divisor=self.streams), (self.up,))
         return ops.stream_mix(gate, normed, self.streams), tuple(others)
 
     def write(self, residual: torch.Tensor, block: torch.Tensor, inject: torch.Tensor, batch: Batch) -> torch.Tensor:

@@ -10,11 +10,12 @@ KINDS: tuple[Activation, ...] = ("silu", "sigmoid", "softplus", "exp")
 ACTIVATE = {kind: Kernel("activate", f"activate_{kind}") for kind in KINDS}
 
 
-def activate(device: Device, kind: Activation, x: torch.Tensor) -> torch.Tensor:
+def activate(
+    device: Device, kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0
+) -> torch.Tensor:
     """See Ops.activate."""
     out = device.empty(*x.shape)
-    count = out.numel()
-    device.launch(
-        ACTIVATE[kind], blocks_for(count), THREADS, 0, floats(device, "activate: x", x, x.shape), out.data_ptr(), count
-    )
+    count, at = out.numel(), floats(device, "activate: x", x, x.shape)
+    numbers = float(divisor), float(factor)
+    device.launch(ACTIVATE[kind], blocks_for(count), THREADS, 0, at, *numbers, out.data_ptr(), count)
     return out

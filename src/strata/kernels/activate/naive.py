@@ -83,6 +83,7 @@ def softplus(x: Array32) -> Array32:
 FUNCTIONS = {"exp": exp, "sigmoid": sigmoid, "silu": silu, "softplus": softplus}
 
 
-def activate(kind: Activation, x: torch.Tensor) -> torch.Tensor:
-    """Elementwise `kind` of x, float32, same shape."""
-    return torch.from_numpy(FUNCTIONS[kind](x.numpy()))
+def activate(kind: Activation, x: torch.Tensor, divisor: float = 1.0, factor: float = 1.0) -> torch.Tensor:
+    """kind(x / divisor) * factor of every value, float32, same shape."""
+    y = FUNCTIONS[kind](divide(x.numpy(), np.float32(divisor)))
+    return torch.from_numpy(multiply(y, np.float32(factor)))

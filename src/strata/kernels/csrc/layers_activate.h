@@ -9,8 +9,8 @@
 namespace strata {
 
 struct ActivateKernels {
-    // kind 0: silu, 1: sigmoid, 2: softplus, 3: exp; y may be x.
-    void (*activate)(Pool&, int kind, const float* x, float* y, int64_t count);
+    // y = kind(x / divisor) * factor; kind 0: silu, 1: sigmoid, 2: softplus, 3: exp; y may be x.
+    void (*activate)(Pool&, int kind, const float* x, float divisor, float factor, float* y, int64_t count);
 };
 STRATA_VARIANTS(ActivateKernels, activate_kernels)
 

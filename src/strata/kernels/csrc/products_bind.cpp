@@ -76,10 +76,11 @@ void embed(Native& native, const std::vector<WeightTuple>& shards, uintptr_t ids
     });
 }
 
-void activate(Native& native, int kind, uintptr_t x, uintptr_t y, int64_t count) {
+void activate(Native& native, int kind, uintptr_t x, float divisor, float factor, uintptr_t y, int64_t count) {
     native.run("activate", [=](Native& n) {
         pick_activate_kernels(n.isa())
-            .activate(n.pool(), kind, reinterpret_cast<const float*>(x), reinterpret_cast<float*>(y), count);
+            .activate(n.pool(), kind, reinterpret_cast<const float*>(x), divisor, factor, reinterpret_cast<float*>(y),
+                      count);
     });
 }
 

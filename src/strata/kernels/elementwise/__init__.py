@@ -1,6 +1,6 @@
 """Elementwise arithmetic between the larger operations.
 
-Owns: add, divide, multiply, scaled_activation, gate, signed_root, delta_rates, spread: naive (specification) and C++.
+Owns: add, divide, multiply, gate, signed_root, delta_rates, spread: naive (specification) and C++.
 May import: kernels.activate, kernels.exact, kernels.native, torch, numpy.
 Never: reduces anything; torch's own arithmetic would leave a recorded program.
 """

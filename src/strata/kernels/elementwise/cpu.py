@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels import _native
-from strata.kernels.activate.cpu import CODES, activate
+from strata.kernels.activate.cpu import CODES
 from strata.kernels.addresses import floats
 from strata.kernels.native import Native
 from strata.kernels.ops import Activation
@@ -28,12 +28,6 @@ def multiply(native: Native, x: torch.Tensor, by: float) -> torch.Tensor:
     out = native.empty(*x.shape)
     _native.multiply(native.handle, floats("multiply: x", x, x.shape), by, out.data_ptr(), out.numel())
     return out
-
-
-def scaled_activation(native: Native, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-    """See Ops.scaled_activation: one operation after the other; those that change nothing are left out."""
-    y = activate(native, kind, x if by == 1.0 else divide(native, x, by))
-    return y if times == 1.0 else multiply(native, y, times)
 
 
 def gate(native: Native, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:

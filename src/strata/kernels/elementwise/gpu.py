@@ -11,7 +11,6 @@ ADD, DIVIDE, MULTIPLY, SIGNED_ROOT, DELTA_RATES, SPREAD = (
     Kernel("elementwise", name) for name in ("add", "divide", "multiply", "signed_root", "delta_rates", "spread")
 )
 GATE = {kind: Kernel("activate", f"gate_{kind}") for kind in KINDS}
-SCALED = {kind: Kernel("activate", f"scaled_{kind}") for kind in KINDS}
 
 
 def add(device: Device, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -38,15 +37,6 @@ def with_number(device: Device, kernel: Kernel, x: torch.Tensor, number: float) 
     out = device.empty(*x.shape)
     count, at = out.numel(), floats(device, f"{kernel.name}: x", x, x.shape)
     device.launch(kernel, blocks_for(count), THREADS, 0, at, float(number), out.data_ptr(), count)
-    return out
-
-
-def scaled_activation(device: Device, kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-    """See Ops.scaled_activation."""
-    out = device.empty(*x.shape)
-    count, at = out.numel(), floats(device, "scaled_activation: x", x, x.shape)
-    numbers = (float(by), float(times))
-    device.launch(SCALED[kind], blocks_for(count), THREADS, 0, at, *numbers, out.data_ptr(), count)
     return out
 
 

@@ -33,11 +33,6 @@ def multiply(x: torch.Tensor, by: float) -> torch.Tensor:
     return torch.from_numpy(times(x.numpy(), np.float32(by)))
 
 
-def scaled_activation(kind: Activation, x: torch.Tensor, by: float, times: float) -> torch.Tensor:
-    """See Ops.scaled_activation."""
-    return multiply(activate(kind, divide(x, by)), times)
-
-
 def gate(kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """See Ops.gate."""
     same_shape("gate", g, x)

@@ -1,4 +1,4 @@
-// activate, scaled_activation and gate: one thread an element; bits as activate/naive.py.
+// activate and gate: one thread an element; bits as activate/naive.py.
 #pragma once
 
 #include "device.h"
@@ -6,13 +6,10 @@
 #include "../activation.h"
 
 #define STRATA_ACTIVATION(kind, function)                                                       \
-    STRATA_KERNEL(activate_##kind, (const float* x, float* y, int64_t count)) {                 \
+    STRATA_KERNEL(activate_##kind,                                                              \
+                  (const float* x, float divisor, float factor, float* y, int64_t count)) {     \
         const int64_t i = element();                                                            \
-        if (i < count) y[i] = function(x[i]);                                                   \
-    }                                                                                           \
-    STRATA_KERNEL(scaled_##kind, (const float* x, float by, float times, float* y, int64_t count)) { \
-        const int64_t i = element();                                                            \
-        if (i < count) y[i] = function(x[i] / by) * times;                                      \
+        if (i < count) y[i] = function(x[i] / divisor) * factor;                                \
     }                                                                                           \
     STRATA_KERNEL(gate_##kind, (const float* g, const float* x, float* y, int64_t count)) {     \
         const int64_t i = element();                                                            \
