@@ -91,6 +91,7 @@ def placed(runner: DeviceRunner, device: Device, native: Native, vram: float, pi
     side = side_of(device.torch_device)
     experts: GpuExperts = experts_at(device, native, runner.model, side, vram, pinned)
     runner.model.experts.inner = experts
+    experts.ahead.least_rows = 64  # so that these prompts' experts are copied a layer ahead
     try:
         found = history(runner, length)
         experts.read_ledger()

@@ -22,6 +22,8 @@ def prompt(drawn: Drawn, chunk: int, limit_s: float) -> dict[str, Any]:
     ids = rng.integers(0, drawn.shape.vocabulary - 10, tokens).tolist()
     runner.seat(0, ids, SamplingParams())
     took: list[float] = []
+    assert drawn.experts is not None
+    ahead = drawn.experts.ahead.moved_bytes
     began = time.perf_counter()
     for start in range(0, tokens, chunk):
         part = tuple(ids[start : start + chunk])
@@ -35,6 +37,7 @@ def prompt(drawn: Drawn, chunk: int, limit_s: float) -> dict[str, Any]:
         "tokens read": min(tokens, len(took) * chunk),
         "of": tokens,
         "tokens per second": min(tokens, len(took) * chunk) / sum(took),
+        "copied ahead GB": (drawn.experts.ahead.moved_bytes - ahead) / 1e9,
         "first chunk s": took[0],
         "last chunk s": took[-1],
     }
