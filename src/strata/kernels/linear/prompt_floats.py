@@ -7,14 +7,14 @@ from strata.kernels.linear.launch import bits
 from strata.kernels.linear.prompt_order import LANES
 from strata.kernels.views import Weight
 
-THREADS, ROWS, LINES = 128, 64, 64
+THREADS, ROWS, LINES = 128, 128, 64
 """Of a block: threads, rows of x, rows of the weight."""
 
 ARRANGE_THREADS = 256
 
-STEP, DEPTH, RESULTS, DEEP_LEVELS = 8, 4, 32, 3
-SHARED = 4 * (DEEP_LEVELS * RESULTS * THREADS + DEPTH * STEP * (ROWS + LINES))
-"""Dynamic shared bytes of a block: sums that wait, and values on their way."""
+STEP, DEPTH = 8, 4
+SHARED = 4 * DEPTH * STEP * (ROWS + LINES)
+"""Dynamic shared bytes of a block: values on their way."""
 
 Arranged = torch.Tensor
 """Rows as prompt_arrange.h lays them out."""
