@@ -138,7 +138,7 @@ def products(
     experts = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr(), table.entries.data_ptr(), *part)
     sizes = (inputs.rows, top_k, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
     tiles = most_tiles(order.count, part[1]) * -(-y.shape[-1] // (threads // 2))
-    grid, kernel = (min(tiles, device.processors), 1, 1), prompt.kernel_of(fmt, threads)
+    grid, kernel = (prompt.blocks_of(device, threads, tiles), 1, 1), prompt.kernel_of(fmt, threads)
     device.launch(kernel, grid, threads, prompt.shared_bytes(threads, fmt), *operands, *experts, *sizes)
 
 

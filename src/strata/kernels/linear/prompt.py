@@ -156,6 +156,11 @@ def threads_for(device: Device, fmt: QuantFormat) -> int:
     return next((size for size in SIZES if shared_bytes(size, fmt) <= most), SIZES[-1])
 
 
+def blocks_of(device: Device, threads: int, units: int) -> int:
+    """Blocks of a launch, which take units in turn: as many as the registers of the processors hold."""
+    return min(units, device.processors * (SIZES[0] // threads))
+
+
 def kernel_of(fmt: QuantFormat, threads: int) -> Kernel:
     """The products of a format."""
     defines = f"STRATA_SUB={fmt.sub} STRATA_MINIMA={int(fmt.minima)} STRATA_THREADS={threads}"
@@ -169,7 +174,7 @@ def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tenso
     operands = (*inputs.by[fmt.sub].addresses, *made.addresses)
     no_experts = (0, 0, 0, 0, 0, 0)
     sizes = (inputs.rows, 0, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
-    grid = (min(units, device.processors), 1, 1)
+    grid = (blocks_of(device, threads, units), 1, 1)
     device.launch(kernel_of(fmt, threads), grid, threads, shared_bytes(threads, fmt), *operands, *no_experts, *sizes)
 
 

@@ -72,17 +72,14 @@ STRATA_INLINE void load_operands(const uint8_t* stage, int column, Fragments& f)
     }
 }
 
-// The stages of a block's units, one after the other, and the place that comes next. A group's 32 rows of x are two halves:
-// while the terms of one are added, the matrix unit is at the other, and the operands of the next place are on their way.
+// The stages of a block's units, one after the other, and the place that comes next.
 template <int sub, bool minima, int threads>
 struct PromptPlaces {
     using Stage = PromptStage<sub, minima, threads>;
     PromptLoader<sub, minima, threads> loader;
     const uint8_t* stage = nullptr;
-    int slot = 0, at = 0, left = 0;  // of the ring; of the stage; places of the unit, without this one
+    int slot = 0, at = 0;  // of the ring; of the stage
     Fragments f = {};
-    PlaceScales<minima> scales = {};
-    int32_t first[4][4] = {};  // integer sums of this place's first half
 
     STRATA_METHOD void next_stage() {
         constexpr int depth = prompt_depth<threads>;
@@ -91,45 +88,28 @@ struct PromptPlaces {
         loader.ask();
         stage = loader.ring + slot * Stage::bytes;
         slot = slot + 1 == depth ? 0 : slot + 1;
+        load_operands<Stage>(stage, 0, f);
     }
 
-    STRATA_METHOD void load(PlaceScales<minima>& s) {
+    // Adds the terms of the next place; its successor's operands are asked for while they are added.
+    STRATA_METHOD void add(float (&sums)[32]) {
         if (at == 0) next_stage();
-        if (sub == 32 || (at & 1) == 0) load_operands<Stage>(stage, at * sub, f);
+        PlaceScales<minima> s;
         load_scales<Stage, minima>(stage, at, s);
-    }
-
-    STRATA_METHOD void multiply(int half, int32_t (&d)[4][4]) {
+        int32_t d[8][4];
         const bool second = sub == 16 && (at & 1) != 0;
         STRATA_UNROLL
-        for (int i = 0; i < 4; ++i) {
-            const uint32_t(&x)[4] = f.x[half];
-            const uint32_t* w = f.w[i / 2] + i % 2 * 2;
+        for (int i = 0; i < 8; ++i) {
+            const uint32_t(&x)[4] = f.x[i / 4];
+            const uint32_t* w = f.w[i % 4 / 2] + i % 2 * 2;
             if constexpr (sub == 32) mma_s8(d[i], x, w[0], w[1], magic_bits);
             else mma_s8_half(d[i], second ? x[2] : x[0], second ? x[3] : x[1], second ? w[1] : w[0], magic_bits);
         }
-    }
-
-    STRATA_METHOD void begin(int count) {
-        at = 0, left = count;
-        load(scales);
-        multiply(0, first);
-    }
-
-    // Adds the terms of this place.
-    STRATA_METHOD void add(float (&sums)[32]) {
-        int32_t second[4][4];
-        multiply(1, second);
-        PlaceScales<minima> next = {};
-        --left;
-        at = at + 1 == Stage::steps ? 0 : at + 1;
-        if (left > 0) load(next);
+        ++at;
+        if (at == Stage::steps) at = 0;
+        else if (sub == 32 || second) load_operands<Stage>(stage, at * sub, f);
         STRATA_UNROLL
-        for (int i = 0; i < 4; ++i) add_terms<minima>(first[i], scales, 0, i, sums + 4 * i);
-        if (left > 0) multiply(0, first);
-        STRATA_UNROLL
-        for (int i = 0; i < 4; ++i) add_terms<minima>(second[i], scales, 1, i, sums + 16 + 4 * i);
-        scales = next;
+        for (int i = 0; i < 8; ++i) add_terms<minima>(d[i], s, i / 4, i % 4, sums + 4 * i);
     }
 };
 
@@ -151,7 +131,7 @@ STRATA_INLINE void store_results(const UnitRows& rows, const float (&sums)[32], 
 // All places of a unit, in the order of the tree: the result is in sums.odd.
 template <int sub, bool minima, int threads>
 STRATA_INLINE void add_unit(PromptPlaces<sub, minima, threads>& places, int count, TreeSums<32>& sums, float* deep) {
-    places.begin(count);
+    places.at = 0;
     STRATA_ROLL
     for (int pair = 0; pair < 16; ++pair) {
         const int first = turn_of(2 * pair);
