@@ -1,5 +1,7 @@
 """Conversations on disk, from the flags to the second process."""
 
+import os
+
 import pytest
 
 from models.made import oracle, path_of
@@ -33,6 +35,22 @@ def test_a_conversation_goes_on_after_a_restart(tmp_path):
     assert reused == 0 and answer(longer, tmp_path / "two")[0] == 0
     again, warm = answer(longer, tmp_path / "one")
     assert again == 43 and warm == answer(longer, tmp_path / "three")[1]
+
+
+def test_a_full_disk_disturbs_no_answer(tmp_path, monkeypatch):
+    ids, real = oracle("qwen4_exp").ids[:40], os.fsync
+    expected = answer(ids, tmp_path / "well")[1]
+
+    def full(descriptor):
+        if os.fstat(descriptor).st_size:
+            raise OSError(28, "No space left on device")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    assert answer(ids, tmp_path / "full") == (0, expected)
+    assert [file.suffix for file in (tmp_path / "full").glob("*/*")] == [""], "the lock alone"
+    monkeypatch.undo()
+    assert answer(ids, tmp_path / "full") == (0, expected) and answer(ids, tmp_path / "full")[0] > 0
 
 
 def test_models_have_fingerprints_of_their_own():

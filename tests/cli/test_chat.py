@@ -44,6 +44,13 @@ def test_turns_are_kept_and_forgotten(talker: Talker, capsys: pytest.CaptureFixt
     assert (chat.system, chat.turns) == ("Be brief.", [])
 
 
+def test_where_turns_end_is_told_to_the_engine(talker: Talker) -> None:
+    conversation = talker.conversation
+    prompt = conversation.prompt([Turn("system", "Be brief."), Turn("user", "Hi")])
+    request = talker.request(prompt)
+    assert request.sharing == conversation.sharing(prompt.tokens) and len(request.sharing.marks) == 2
+
+
 def test_commands(talker: Talker, capsys: pytest.CaptureFixture[str]) -> None:
     chat = Chat(talker)
     assert chat.handle("  ")

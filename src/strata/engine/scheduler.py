@@ -71,6 +71,8 @@ class Scheduler:
         self.pace = Pace(settings.max_gap_s)
         self.slots = [Slot(index) for index in range(limits.slots)]
         self.waiting: dict[str, tuple[Session, Timeline]] = {}
+        self.full = False
+        """Whether the first in line found no room; nobody is tried again before somebody leaves or comes."""
         self._arrivals = 0
         self._freed = 0
         self._step = 0
@@ -110,6 +112,7 @@ class Scheduler:
             self.tally.refused += 1
             raise
         self.tally.submitted += 1
+        self.full = False
         self._arrivals += 1
         self.waiting[request.id] = (
             session,
@@ -163,6 +166,7 @@ class Scheduler:
         session, other = longest.occupied()
         self._freed += 1
         longest.leave(self._freed, keeps_state=True)
+        self.full = False
         self.waiting[session.request.id] = (session, other)
         self.tally.set_aside += 1
         return [Outcome(session, (), longest.index)]
@@ -173,7 +177,7 @@ class Scheduler:
         Each is then due a `seated` or a `fail`.
         """
         free = [slot for slot in self.slots if slot.session is None]
-        if not free or not self.waiting:
+        if not free or not self.waiting or self.full:
             return []
         seats = []
         for session, line in self.line_up():
@@ -217,7 +221,7 @@ class Scheduler:
             return False
         slot = self.slots[index]
         session, line = slot.occupied()
-        line.lacks = lacks
+        line.lacks, self.full = lacks, True
         self.waiting[session.request.id] = (session, line)
         slot.session, slot.line = None, None
         return True
@@ -264,6 +268,7 @@ class Scheduler:
         session, _ = slot.occupied()
         self.tally.add_finished(last(events))
         self._freed += 1
+        self.full = False
         slot.leave(self._freed, keeps_state)
         return Outcome(session, events, slot.index)
 

@@ -67,6 +67,8 @@ class Tiers:
         self.ram_budget = ram_budget
         self.disk = disk
         self.log = log
+        self.unwritten = ""
+        """Why the last file could not be written; empty when it could."""
         self.moved: Counter[str] = Counter()
         """What had to give way: parked, dropped, deleted, and files that could not be written or read."""
 
@@ -260,8 +262,11 @@ class Tiers:
             self.tree.pin(node, -1)
             if isinstance(result, Written):
                 node.saved, node.saved_state = result.nbytes, result.state
+                self.unwritten = ""
             else:
                 self.moved["unwritten"] += 1
-                self.log.warning("conversation not saved", reason=result)
+                if result != self.unwritten:  # a full disk is one warning, not one per conversation
+                    self.log.warning("conversation not saved", reason=result)
+                self.unwritten = result
             if node.gone:
                 self.free(node)
