@@ -1,6 +1,7 @@
 """From wishes to an engine on the emulated GPU: the CPU's tokens at every residency, and what the status says."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -108,9 +109,10 @@ def test_the_status_says_what_is_where_and_vram_is_given_back(wishes):
 
 def test_what_was_learned_is_used_by_the_next_start(wishes, tmp_path):
     path = path_of("qwen3_moe", "gguf")
-    asked = wishes(device="emulator", adapt_every=1)
-    answer(opened(path, asked), oracle("qwen3_moe").ids[:5])
-    assert len(list((tmp_path / "profiles").glob("*.json"))) == 1
+    asked = wishes(device="emulator")
+    answer(opened(path, asked), oracle("qwen3_moe").ids[:5])  # fewer steps than a round has
+    (kept,) = (tmp_path / "profiles").glob("*.json")
+    assert max(map(max, json.loads(kept.read_text())["counts"])) > 0
     again = opened(path, asked)
     assert "the most used of earlier runs" in again.engine.status()["plan"]["resident"]["reason"]
     again.runner.close()

@@ -6,6 +6,7 @@ decided on the device from tables that the host changes between steps only.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -229,6 +230,9 @@ class GpuExperts:
         }  # fmt: skip
 
     def close(self) -> Counts:
-        """End the answering thread -> the counts to keep."""
+        """End the answering thread -> the counts to keep, those since the last round too."""
         self.answerer.close()
+        with suppress(RuntimeError):  # a device that failed tells no more
+            self.usage.add(self.desk.uses.cpu().numpy())
+            self.desk.uses.zero_()
         return self.usage.counts
