@@ -8,7 +8,7 @@ from kernels.layer_cases import normal, same_bits
 from strata.kernels.host_device import HostDevice
 from strata.kernels.norm import gpu, naive
 
-CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (3, 2048, 2048), (1, 5120, 5120)]
+CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (2, 300, 300), (3, 2048, 2048), (1, 10500, 10500)]
 """rows, width, group: narrow and wide, with lanes that have no element in the last round, wider than threads keep"""
 
 

@@ -19,7 +19,7 @@ def route(device: Device, logits: torch.Tensor, top_k: int, renormalise: bool) -
         ROUTE,
         (num_rows, 1, 1),
         GROUP,
-        8 * num_experts,
+        8 * num_experts + 4 * top_k,
         floats(device, "route: logits", logits, (num_rows, num_experts)),
         ids.data_ptr(),
         weights.data_ptr(),

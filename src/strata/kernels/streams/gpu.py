@@ -2,10 +2,17 @@
 
 import torch
 
-from strata.kernels.device import THREADS, Device, Kernel, blocks_for
+from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 
 MIX, ADD = Kernel("streams", "stream_mix"), Kernel("streams", "stream_add")
+COLUMNS = 64
+"""Elements of a block: few, so that one row's blocks spread over processors."""
+
+
+def grid_of(rows: int, hidden: int) -> tuple[int, int, int]:
+    """Blocks for every element of `rows` rows."""
+    return rows, max(1, -(-hidden // COLUMNS)), 1
 
 
 def stream_mix(device: Device, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
@@ -17,7 +24,8 @@ def stream_mix(device: Device, gate: torch.Tensor, x: torch.Tensor, streams: int
     y = device.empty(rows, hidden)
     left = floats(device, "stream_mix: gate", gate, (rows, width))
     right = floats(device, "stream_mix: x", x, (rows, width))
-    device.launch(MIX, blocks_for(y.numel()), THREADS, 0, left, right, y.data_ptr(), y.numel(), streams, hidden)
+    if rows:
+        device.launch(MIX, grid_of(rows, hidden), COLUMNS, 0, left, right, y.data_ptr(), streams, hidden)
     return y
 
 
@@ -26,17 +34,10 @@ def stream_add(device: Device, residual: torch.Tensor, y: torch.Tensor, weights:
     rows, streams = weights.shape
     hidden = y.shape[1]
     out = device.empty(*residual.shape)
-    device.launch(
-        ADD,
-        blocks_for(out.numel()),
-        THREADS,
-        0,
-        floats(device, "stream_add: residual", residual, (rows, streams * hidden)),
-        floats(device, "stream_add: y", y, (rows, hidden)),
-        floats(device, "stream_add: weights", weights, (rows, streams)),
-        out.data_ptr(),
-        out.numel(),
-        streams,
-        hidden,
-    )
+    before = floats(device, "stream_add: residual", residual, (rows, streams * hidden))
+    added = floats(device, "stream_add: y", y, (rows, hidden))
+    factors = floats(device, "stream_add: weights", weights, (rows, streams))
+    if rows:
+        grid = grid_of(rows * streams, hidden)
+        device.launch(ADD, grid, COLUMNS, 0, before, added, factors, out.data_ptr(), streams, hidden)
     return out

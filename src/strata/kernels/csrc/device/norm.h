@@ -8,24 +8,48 @@
 
 namespace strata::STRATA_ISA {
 
-// sum of a_i b_i over a row, in every lane. What a lane waits for is memory, so it asks for eight values before it adds
-// the first of them.
-STRATA_INLINE float lane_dot(const float* a, const float* b, int64_t n) {
+// acc + the sum of a_i b_i for i = first, first + 32, ... below n, in that order. What a lane waits for is memory, so it
+// asks for eight values before it adds the first of them.
+STRATA_INLINE float lane_chain(float acc, const float* a, const float* b, int64_t first, int64_t n) {
     constexpr int batch = 8;
-    float acc = 0.0f;
-    int64_t i = lane();
-    for (; i + 32 * (batch - 1) < n; i += 32 * batch) {
+    for (int64_t i = first; i < n; i += 32 * batch) {
         float left[batch], right[batch];
         UNROLL
         for (int k = 0; k < batch; ++k) {
-            left[k] = a[i + 32 * k];
-            right[k] = b[i + 32 * k];
+            left[k] = i + 32 * k < n ? a[i + 32 * k] : 0.0f;
+            right[k] = i + 32 * k < n ? b[i + 32 * k] : 0.0f;
         }
         UNROLL
-        for (int k = 0; k < batch; ++k) acc = fma(left[k], right[k], acc);
+        for (int k = 0; k < batch; ++k)
+            if (i + 32 * k < n) acc = fma(left[k], right[k], acc);
     }
-    for (; i < n; i += 32) acc = fma(a[i], b[i], acc);
-    return lane_tree(acc);
+    return acc;
+}
+
+// sum of a_i b_i over a row, in every lane.
+STRATA_INLINE float lane_dot(const float* a, const float* b, int64_t n) {
+    return lane_tree(lane_chain(0.0f, a, b, lane(), n));
+}
+
+// sum of squares of a row in shared memory, in every lane: a lane asks for the next values before it adds those it has.
+STRATA_INLINE float lane_squares(const float* kept, int n) {
+    constexpr int batch = 8;
+    const int whole = n / (32 * batch);
+    float acc = 0.0f, now[batch];
+    UNROLL
+    for (int k = 0; k < batch; ++k) now[k] = whole > 0 ? kept[lane() + 32 * k] : 0.0f;
+    for (int j = 1; j <= whole; ++j) {
+        const float* from = kept + least(j, whole - 1) * 32 * batch + lane();
+        float next[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) next[k] = from[32 * k];
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            acc = fma(now[k], now[k], acc);
+            now[k] = next[k];
+        }
+    }
+    return lane_tree(lane_chain(acc, kept, kept, whole * 32 * batch + lane(), n));
 }
 
 STRATA_INLINE float reciprocal_root(float total, float eps) { return 1.0f / square_root(total + eps); }
@@ -33,61 +57,84 @@ STRATA_INLINE float reciprocal_root(float total, float eps) { return 1.0f / squa
 // The rows that this block does: block_size() / 32, a group of lanes each.
 STRATA_INLINE int64_t row_of_group() { return static_cast<int64_t>(block_x()) * (block_size() / 32) + warp(); }
 
-// y = (x r) w for row `row` of n values; w repeats after weight_len values, 0: there is none.
-STRATA_INLINE void scaled(const float* x, const float* weight, float* y, int64_t row, int64_t n, int64_t weight_len,
-                          float r, int first, int step) {
-    if (weight_len == 0) {
-        for (int64_t i = first; i < n; i += step) y[row * n + i] = x[i] * r;
-        return;
+// Weights of row `row` of n values; they repeat after weight_len values, 0: there are none.
+STRATA_INLINE const float* weights_of_row(const float* weight, int64_t weight_len, int64_t row, int64_t n) {
+    return weight_len == 0 ? nullptr : weight_len == n ? weight : weight + row * n % weight_len;
+}
+
+STRATA_INLINE float scaled(float x, float r, const float* w, int64_t i) { return w == nullptr ? x * r : (x * r) * w[i]; }
+
+// The first values of a row that a thread keeps, and their weights: those at first, first + step, ...
+template <int Held>
+struct HeldValues {
+    float own[Held], scale[Held];
+};
+
+// Asks for all of them at once: what a row costs is waiting.
+template <int Held>
+STRATA_INLINE void ask(HeldValues<Held>& values, const float* in, const float* w, int first, int step, int64_t n) {
+    UNROLL
+    for (int k = 0; k < Held; ++k) {
+        values.own[k] = first + k * step < n ? in[first + k * step] : 0.0f;
+        values.scale[k] = first + k * step < n && w != nullptr ? w[first + k * step] : 1.0f;
     }
-    const float* w = weight + row * n % weight_len;
-    for (int64_t i = first; i < n; i += step) y[row * n + i] = (x[i] * r) * w[i];
+}
+
+// out = (x r) w; a weight of one changes no bit.
+template <int Held>
+STRATA_INLINE void write(const HeldValues<Held>& values, float* out, float r, int first, int step, int64_t n) {
+    UNROLL
+    for (int k = 0; k < Held; ++k)
+        if (first + k * step < n) out[first + k * step] = (values.own[k] * r) * values.scale[k];
 }
 
 STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, int64_t rows, int64_t n,
                                 int64_t weight_len, float eps)) {
+    constexpr int held = 8;
     const int64_t row = row_of_group();
     if (row >= rows) return;  // a whole group of lanes
     const float* in = x + row * n;
-    const float r = reciprocal_root(lane_dot(in, in, n) / static_cast<float>(n), eps);
-    scaled(in, weight, y, row, n, weight_len, r, lane(), 32);
-}
-
-// A thread keeps its first values and their weights, which it asks for at once: what a wide row costs is waiting.
-STRATA_KERNEL(rms_norm_wide, (const float* x, const float* weight, float* y, int64_t n, int64_t weight_len,
-                              float eps)) {
-    DYNAMIC_SHARED(float, kept);  // [n]
-    SHARED(float, factor, 1);
-    constexpr int held = 4;
-    const int64_t row = block_x();
-    const int step = block_size();
-    const float* in = x + row * n;
-    const float* w = weight_len == 0 ? nullptr : weight + row * n % weight_len;
-    float own[held], scale[held];
-    UNROLL
-    for (int k = 0; k < held; ++k) {
-        const int64_t i = thread_x() + k * step;
-        own[k] = i < n ? in[i] : 0.0f;
-        scale[k] = i < n && w != nullptr ? w[i] : 1.0f;
-    }
+    const float* w = weights_of_row(weight, weight_len, row, n);
+    HeldValues<held> values;
+    ask(values, in, w, lane(), 32, n);
+    float acc = 0.0f;
     UNROLL
     for (int k = 0; k < held; ++k)
-        if (thread_x() + k * step < n) kept[thread_x() + k * step] = own[k];
-    for (int64_t i = thread_x() + held * step; i < n; i += step) kept[i] = in[i];
+        if (lane() + 32 * k < n) acc = fma(values.own[k], values.own[k], acc);
+    acc = lane_chain(acc, in, in, lane() + 32 * held, n);
+    const float r = reciprocal_root(lane_tree(acc) / static_cast<float>(n), eps);
+    float* out = y + row * n;
+    write(values, out, r, lane(), 32, n);
+    for (int64_t i = lane() + 32 * held; i < n; i += 32) out[i] = scaled(in[i], r, w, i);
+}
+
+constexpr int kWideThreads = 1024;
+
+STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
+                 (const float* x, const float* weight, float* y, int64_t n, int64_t weight_len, float eps)) {
+    DYNAMIC_SHARED(float, kept);  // [n]
+    SHARED(float, factor, 1);
+    constexpr int held = 10;  // of 10,240 values, all
+    const int64_t row = block_x();
+    const int first = thread_x(), step = kWideThreads;
+    const float* in = x + row * n;
+    const float* w = weights_of_row(weight, weight_len, row, n);
+    HeldValues<held> values;
+    ask(values, in, w, first, step, n);
+    UNROLL
+    for (int k = 0; k < held; ++k)
+        if (first + k * step < n) kept[first + k * step] = values.own[k];
+    for (int64_t i = first + held * step; i < n; i += step) kept[i] = in[i];
     barrier();
     if (warp() == 0) {
-        const float total = lane_dot(kept, kept, n);
+        const float total = lane_squares(kept, static_cast<int>(n));
         if (lane() == 0) factor[0] = reciprocal_root(total / static_cast<float>(n), eps);
     }
     barrier();
     const float r = factor[0];
     float* out = y + row * n;
-    UNROLL
-    for (int k = 0; k < held; ++k) {
-        const int64_t i = thread_x() + k * step;
-        if (i < n) out[i] = w == nullptr ? own[k] * r : (own[k] * r) * scale[k];
-    }
-    for (int64_t i = thread_x() + held * step; i < n; i += step) out[i] = w == nullptr ? kept[i] * r : (kept[i] * r) * w[i];
+    write(values, out, r, first, step, n);
+    for (int64_t i = first + held * step; i < n; i += step) out[i] = scaled(kept[i], r, w, i);
 }
 
 STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float eps, float scale)) {

@@ -12,6 +12,7 @@
 #include "../mailbox.h"
 #include "clock.h"
 #include "expert_table.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
@@ -35,12 +36,6 @@ struct Ledger {
     int64_t wait_ns;     // of the last call: how long it waited for the CPU after that
     int64_t calls;
 };
-
-STRATA_INLINE int ones(uint32_t bits) {
-    bits = bits - (bits >> 1 & 0x55555555u);
-    bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
-    return static_cast<int>(((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
-}
 
 STRATA_INLINE void publish_rows(const float* x, float* to, int64_t count) {
     if (count % 4 == 0) {
@@ -66,13 +61,20 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
     const int me = thread_x();
     const int64_t entries = rows * top_k;
 
-    for (int64_t e = me; e < experts; e += place_threads) used[e] = 0;
+    // `way` holds the tiers first: they are asked for before it is known which are needed.
+    for (int64_t e = me; e < experts; e += place_threads) {
+        used[e] = 0;
+        way[e] = tier_of(table[e]);
+    }
     if (me < 7) totals[me] = 0;
+    // Where a thread counts up in the ledger: a way's experts, a way's entries, the calls.
+    int64_t* const counter = me < 3 ? ledger->experts + me : me < 6 ? ledger->entries + (me - 3) : &ledger->calls;
+    const int64_t counted = me < 7 ? *counter : 0;
     barrier();
     for (int64_t i = me; i < entries; i += place_threads) atomic_add(used + ids[i], 1);
     barrier();
     for (int64_t e = me; e < experts; e += place_threads)
-        if (used[e] != 0 && tier_of(table[e]) != in_frame) atomic_add(totals + 6, 1);
+        if (used[e] != 0 && way[e] != in_frame) atomic_add(totals + 6, 1);
     barrier();
 
     const int32_t wanted = share[totals[6]];
@@ -80,17 +82,17 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
     for (int64_t base = 0; base < experts; base += place_threads) {
         const int64_t e = base + me;
         const bool here = e < experts && used[e] != 0;
-        const bool candidate = here && tier_of(table[e]) == in_pinned;
+        const bool candidate = here && way[e] == in_pinned;
         const uint32_t candidates = ballot(candidate);
-        if (lane() == 0) pinned[warp()] = ones(candidates);
+        if (lane() == 0) pinned[warp()] = count_bits(candidates);
         barrier();
-        int32_t rank = earlier + ones(candidates & ((1u << lane()) - 1));
+        int32_t rank = earlier + count_bits(candidates & ((1u << lane()) - 1));
         for (int w = 0; w < place_threads / 32; ++w) {
             if (w < warp()) rank += pinned[w];
             earlier += pinned[w];
         }
         if (here) {
-            const int32_t found = tier_of(table[e]) == in_frame ? by_frame : candidate && rank < wanted ? by_pcie : by_cpu;
+            const int32_t found = way[e] == in_frame ? by_frame : candidate && rank < wanted ? by_pcie : by_cpu;
             way[e] = found;
             uses[e] += used[e];
             atomic_add(totals + found, 1);
@@ -113,13 +115,9 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
         fence_system();
         barrier();
     }
+    if (me < 7) *counter = counted + (me < 6 ? totals[me] : 1);
+    if (me < 3) ledger->last[me] = totals[me];
     if (me != 0) return;
-    for (int i = 0; i < 3; ++i) {
-        ledger->experts[i] += totals[i];
-        ledger->entries[i] += totals[3 + i];
-        ledger->last[i] = totals[i];
-    }
-    ledger->calls += 1;
     encounter->waiting = 0;
     if (asks) {
         encounter->requests += 1;
@@ -161,12 +159,24 @@ STRATA_KERNEL(rendezvous_combine,
     const int64_t column = static_cast<int64_t>(block_x()) * block_size() + thread_x();
     if (column >= hidden) return;
     const int64_t row = block_y();
+    constexpr int batch = 8;  // ranks that are asked for at once; of the CPU's, what `outputs` holds is not used
     float sum = 0.0f;
-    for (int64_t rank = 0; rank < top_k; ++rank) {
-        const int64_t entry = row * top_k + rank;
-        const int64_t at = entry * hidden + column;
-        const float one = ways[entry] == by_cpu ? load_volatile(answers + at) : outputs[at];
-        sum = fma(weights[entry], one, sum);
+    for (int64_t rank = 0; rank < top_k; rank += batch) {
+        float one[batch], weight[batch];
+        int32_t way[batch];
+        const int64_t entry = row * top_k + rank, at = entry * hidden + column;
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            const bool is = rank + k < top_k;
+            way[k] = is ? ways[entry + k] : by_frame;
+            weight[k] = is ? weights[entry + k] : 0.0f;
+            one[k] = is ? outputs[at + k * hidden] : 0.0f;
+        }
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            if (way[k] == by_cpu) one[k] = load_volatile(answers + at + k * hidden);
+            if (rank + k < top_k) sum = fma(weight[k], one[k], sum);
+        }
     }
     y[row * hidden + column] = sum;
 }

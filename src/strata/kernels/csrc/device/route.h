@@ -25,7 +25,25 @@ STRATA_INLINE Best best_of_lane(const uint32_t* ranks, int experts) {
     return best;
 }
 
-// logits [rows, experts] -> ids, weights [rows, top_k]. Shared memory: 8 bytes per expert and group of lanes.
+// Brings a row into shared memory, eight values of a lane at once, and gives each lane its largest.
+STRATA_INLINE float bring(const float* x, float* p, int experts) {
+    constexpr int batch = 8;
+    float top = -infinity();
+    for (int i = lane(); i < experts; i += 32 * batch) {
+        float value[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) value[k] = i + 32 * k < experts ? x[i + 32 * k] : 0.0f;
+        UNROLL
+        for (int k = 0; k < batch; ++k)
+            if (i + 32 * k < experts) {
+                p[i + 32 * k] = value[k];
+                top = value[k] > top ? value[k] : top;
+            }
+    }
+    return top;
+}
+
+// logits [rows, experts] -> ids, weights [rows, top_k]. Shared memory of a group of lanes: 8 bytes per expert, 4 per place.
 STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t rows, int64_t num_experts,
                       int64_t top_k, int64_t renormalise)) {
     DYNAMIC_SHARED(float, memory);
@@ -33,14 +51,10 @@ STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t
     if (row >= rows) return;  // a whole group of lanes
     const int experts = static_cast<int>(num_experts), chosen = static_cast<int>(top_k);
     const float* x = logits + row * experts;
-    float* p = memory + 2 * warp() * experts;
+    float* p = memory + warp() * (2 * experts + chosen);
     auto* ranks = reinterpret_cast<uint32_t*>(p + experts);
-    float top = -infinity();
-    for (int i = lane(); i < experts; i += 32) {
-        p[i] = x[i];
-        top = p[i] > top ? p[i] : top;
-    }
-    top = lane_largest(top);
+    auto* picked = reinterpret_cast<int32_t*>(ranks + experts);
+    const float top = lane_largest(bring(x, p, experts));
     float total = 0.0f;
     for (int i = lane(); i < experts; i += 32) {
         p[i] = shared_exp(p[i] - top);
@@ -59,8 +73,7 @@ STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t
         from_end = largest_of_lanes(from_end);
         const int id = static_cast<int>(0x7fffffffu - from_end);
         if (id % 32 == lane()) {
-            ids[row * chosen + k] = id;
-            weights[row * chosen + k] = p[id];
+            picked[k] = id;
             ranks[id] = 0;
             best = best_of_lane(ranks, experts);
         }
@@ -68,7 +81,11 @@ STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t
         sum = k ? sum + p[id] : p[id];
     }
     sync_warp();
-    for (int k = lane(); renormalise && k < chosen; k += 32) weights[row * chosen + k] = weights[row * chosen + k] / sum;
+    for (int k = lane(); k < chosen; k += 32) {
+        const float weight = p[picked[k]];
+        ids[row * chosen + k] = picked[k];
+        weights[row * chosen + k] = renormalise ? weight / sum : weight;
+    }
 }
 
 }  // namespace strata::STRATA_ISA

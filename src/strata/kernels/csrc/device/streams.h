@@ -1,30 +1,45 @@
-// Mixing of residual streams: one thread an element; bits as streams/naive.py.
+// Mixing of residual streams: one thread an element, a row or a stream's row in x, pieces of it in y; bits as
+// streams/naive.py.
 #pragma once
 
-#include "device.h"
-
-#include "../activation.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
-// gate, x [rows, streams, hidden] -> y [rows, hidden], of `count` values.
-STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t count, int64_t streams,
-                           int64_t hidden)) {
-    const int64_t i = element();
-    if (i >= count) return;
-    const int64_t first = i / hidden * streams * hidden + i % hidden;
-    float total = sigmoid(gate[first]) * x[first];
-    for (int64_t s = 1; s < streams; ++s) total = total + sigmoid(gate[first + s * hidden]) * x[first + s * hidden];
-    y[i] = total / static_cast<float>(streams);
+// The element of a row that is this thread's.
+STRATA_INLINE int64_t column() { return static_cast<int64_t>(block_y()) * block_size() + thread_x(); }
+
+// gate, x [rows, streams, hidden] -> y [rows, hidden]. Four streams are asked for at once.
+STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t streams, int64_t hidden)) {
+    constexpr int batch = 4;
+    const int64_t i = column(), row = block_x();
+    if (i >= hidden) return;
+    const float* g = gate + row * streams * hidden + i;
+    const float* from = x + row * streams * hidden + i;
+    float total = 0.0f;
+    for (int64_t s = 0; s < streams; s += batch) {
+        float gates[batch], values[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            gates[k] = s + k < streams ? g[(s + k) * hidden] : 0.0f;
+            values[k] = s + k < streams ? from[(s + k) * hidden] : 0.0f;
+        }
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            const float part = sigmoid(gates[k]) * values[k];
+            if (s + k < streams) total = s + k == 0 ? part : total + part;
+        }
+    }
+    y[row * hidden + i] = total / static_cast<float>(streams);
 }
 
-// residual [rows, streams, hidden], y [rows, hidden], weights [rows, streams] -> out, of `count` values.
-STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* weights, float* out, int64_t count,
-                           int64_t streams, int64_t hidden)) {
-    const int64_t i = element();
-    if (i >= count) return;
-    const int64_t stream = i / hidden;
-    out[i] = fma(weights[stream], y[stream / streams * hidden + i % hidden], residual[i]);
+// residual [rows, streams, hidden], y [rows, hidden], weights [rows, streams] -> out.
+STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* weights, float* out, int64_t streams,
+                           int64_t hidden)) {
+    const int64_t i = column(), stream = block_x(), row = block_x() / static_cast<int>(streams);
+    if (i >= hidden) return;
+    const int64_t at = stream * hidden + i;
+    out[at] = fma(weights[stream], y[row * hidden + i], residual[at]);
 }
 
 }  // namespace strata::STRATA_ISA
