@@ -131,8 +131,7 @@ def pinned_copy(plane: torch.Tensor) -> torch.Tensor:
 
     Memory is pinned where it lies: torch's own pinned memory comes in powers of two.
     """
-    copy = torch.empty(plane.shape, dtype=plane.dtype)
-    copy.copy_(plane)
+    copy = plane.contiguous().to("cpu", copy=True)
     cudart = torch.cuda.cudart()  # type: ignore[no-untyped-call]
     address = copy.data_ptr()
     status = int(cudart.cudaHostRegister(address, copy.nbytes, 0)) if copy.nbytes else 0

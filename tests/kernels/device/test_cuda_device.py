@@ -16,6 +16,8 @@ import torch
 import strata.kernels
 from strata.core.errors import EngineError
 from strata.kernels.device import Kernel
+from strata.kernels.views import Weight
+from strata.quant.formats import FORMATS
 
 DIVIDE = Kernel("elementwise", "divide")
 
@@ -172,3 +174,43 @@ def test_errors_name_what_failed(bindings: SimpleNamespace, tmp_path: Path) -> N
     with pytest.raises(EngineError, match="kernel nothing of elementwise: CUDA: ERROR_NOT_FOUND"):
         device.launch(Kernel("elementwise", "nothing"), (1, 1, 1), 32, 0)
     assert list(tmp_path.iterdir()) != [] and len(bindings.nvrtc.compiled) == 2
+
+
+class Runtime:
+    """What pins memory, and keeps what it was asked."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        self.pinned: dict[int, int] = {}
+
+    def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:
+        if not self.status:
+            self.pinned[address] = nbytes
+        return self.status
+
+    def cudaHostUnregister(self, address: int) -> int:
+        del self.pinned[address]
+        return 0
+
+
+def test_rows_that_stay_in_the_hosts_memory_are_pinned_where_they_lie(
+    bindings: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = Runtime(0)
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+    device = bindings.module.CudaDevice(tmp_path)
+    plane = torch.arange(3 * 34, dtype=torch.uint8).view(3, 34)
+    weight = Weight(FORMATS["Q8_0"], 3, 32, (plane,))
+    device.leave(weight)
+    address, scales = device.weight(weight)
+    assert runtime.pinned == {address: plane.nbytes} and address != plane.data_ptr() and scales == 0
+    assert ctypes.string_at(address, plane.nbytes) == plane.numpy().tobytes()
+    assert device.resident_bytes == 0  # none of it is on the device
+    del weight
+    assert runtime.pinned == {}
+
+
+def test_memory_that_cannot_be_pinned_is_said(bindings: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "cudart", lambda: Runtime(2))
+    with pytest.raises(EngineError, match=r"the system refused to pin 1 MiB of rows .* \(error 2\)"):
+        bindings.module.pinned_copy(torch.zeros(1 << 20, dtype=torch.uint8))
