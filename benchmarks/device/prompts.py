@@ -3,6 +3,8 @@
 Products are counted as two operations for a weight and a row, whatever the hardware does for them.
 """
 
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +202,23 @@ def parts(
     return {name: graph_us(case, 5) / 1e3 for name, case in cases.items()}
 
 
+def profile() -> list[str]:
+    """What the scheduler waits for in three of the kernels, in ncu's words; nothing without ncu."""
+    tool = shutil.which("ncu")
+    if tool is None:
+        return []
+    sections = [word for name in ("WarpStateStats", "ComputeWorkloadAnalysis") for word in ("--section", name)]
+    kernels = "regex:prompt_products|prompt_floats|delta_prompt"
+    command = [tool, "--clock-control", "none", "--print-details", "all", *sections, "-k", kernels, "-c", "3"]
+    script = [sys.executable, str(Path(__file__).parent / "prompts_once.py")]
+    try:
+        done = subprocess.run([*command, *script], check=False, capture_output=True, text=True, timeout=45)
+    except subprocess.TimeoutExpired:
+        return ["ncu took more than 45 s"]
+    lines = [" ".join(line.split()) for line in (done.stdout + done.stderr).splitlines()]
+    return [line for line in lines if line and "----" not in line][-240:]
+
+
 def run(device: Device, out: dict[str, Any]) -> None:
     """Differing values, then times; on the emulator nothing, its tests have smaller sizes."""
     if device.torch_device.type != "cuda":
@@ -214,3 +233,4 @@ def run(device: Device, out: dict[str, Any]) -> None:
     for name, topic in {"dense": time_dense, "experts": time_experts}.items():
         out[name] = {}
         topic(device, out[name])
+    out["profile"] = dict(enumerate(profile()))
