@@ -27,7 +27,7 @@ from strata.kernels.linear import prompt as linear_prompt
 from strata.kernels.native import FORMAT_CODES, Native
 from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.sparse_attention import prompt as sparse_prompt
-from strata.kernels.views import ExpertBank
+from strata.kernels.views import ExpertBank, PagedPlane
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from kernels.product_data import activations, differing, weight
@@ -141,6 +141,24 @@ def sparse(device: Device, cpu: CpuOps, out: dict[str, Any]) -> None:
             out[f"{name} ms for 8,192 rows"] = us / 1e3 * ROWS / count
 
 
+def select(device: Device, cpu: CpuOps, out: dict[str, Any]) -> None:
+    """QSA's choice of 512 of about 1,800 blocks with four heads: choices, then 1,024 rows in both forms."""
+    generator = torch.Generator().manual_seed(5)
+    keys = PagedPlane(torch.randn(32, 64, 128, generator=generator), torch.arange(32, dtype=torch.int32)[None])
+    there = PagedPlane(keys.data.to(device.torch_device), keys.table.to(device.torch_device))
+    for count in (41, 1024):
+        rows, q = rows_of([(0, 7000, count)]), torch.randn(count, 4, 128, generator=generator)
+        at, x = rows_to(device, rows), on_device(device, q)
+        found = sparse_prompt.select_blocks(device, x, there, at, 4, 512)
+        if count < 1000:
+            expected = cpu.select_blocks(q, keys, rows, 4, 512)
+            out["differing"] = sum(int((a.cpu() != b).sum()) for a, b in zip(found, expected, strict=True))
+            continue
+        for name, form in {"prompt": sparse_prompt, "window": sparse_gpu}.items():
+            us = graph_us(lambda: form.select_blocks(device, x, there, at, 4, 512), 3)  # noqa: B023
+            out[f"{name} ms for 8,192 rows"] = us / 1e3 * ROWS / count
+
+
 def bank_of(device: Device, gate: str, down: str) -> ExpertBank:
     """As many experts as a layer has, each with bytes of its own."""
     one = small_bank(np.random.default_rng(2), gate, down, 1)
@@ -230,6 +248,8 @@ def run(device: Device, out: dict[str, Any]) -> None:
     delta(device, cpu, out["delta"])
     out["sparse"] = {}
     sparse(device, cpu, out["sparse"])
+    out["select"] = {}
+    select(device, cpu, out["select"])
     for name, topic in {"dense": time_dense, "experts": time_experts}.items():
         out[name] = {}
         topic(device, out[name])

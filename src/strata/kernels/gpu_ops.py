@@ -92,7 +92,8 @@ class GpuOps:
         self, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.select_blocks."""
-        return sparse_gpu.select_blocks(self.device, q, block_keys, rows, ratio, budget)
+        form = sparse_prompt.select_blocks if len(q) > WINDOW_ROWS else sparse_gpu.select_blocks
+        return form(self.device, q, block_keys, rows, ratio, budget)
 
     def sparse_attention(
         self,

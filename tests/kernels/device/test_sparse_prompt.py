@@ -40,6 +40,22 @@ def test_bits_of_the_specification(dim: int, queries: int, kv_type: KvType) -> N
     assert [same_bits(a, b) for a, b in zip(moved, expected, strict=True)] == [True, True, False, True, True]
 
 
+@pytest.mark.parametrize(("heads", "dim"), [(4, 128), (2, 64), (3, 32)])
+def test_choices_of_the_specification(heads: int, dim: int) -> None:
+    """Rows of two slots in one tile, an odd number of them, rows without a block, scores that are exactly 0, a NaN."""
+    rows = rows_of([(0, 1, 3), (1, 300, 4)])
+    keys, q = paged(1, [40, 80], 4, (dim,)), normal(2, len(rows.slot), heads, dim)
+    q[:, :, : dim // 2] = 0.0
+    keys.data[int(keys.table[1, 3]), 2, 0] = float("nan")
+    for budget in (1, 20):
+        with poisoned():
+            found = prompt.select_blocks(HostDevice(order=3), q, keys, rows, 4, budget)
+        for a, b in zip(found, naive.select_blocks(q, keys, rows, 4, budget), strict=True):
+            assert torch.equal(a, b)
+    changed = prompt.select_blocks(HostDevice(), -q, keys, rows, 4, 20)  # negative control
+    assert not torch.equal(changed[0], found[0])
+
+
 def test_values_that_are_not_finite() -> None:
     rows, q = rows_of([(0, 500, 2)]), normal(3, 2, 6, 128)
     keys, values = (paged(seed, [600], 16, (2, 128)) for seed in (1, 2))

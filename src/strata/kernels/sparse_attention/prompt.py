@@ -1,4 +1,7 @@
-"""sparse_attention for the many rows of a prompt (csrc/device/attention_list.h); bits as sparse_attention/naive.py."""
+"""select_blocks and sparse_attention for the many rows of a prompt; bits as sparse_attention/naive.py.
+
+csrc/device/select_prompt.h, attention_list.h.
+"""
 
 import torch
 
@@ -15,6 +18,42 @@ BLOCK, PITCH = 256, 260
 DIMS, MOST_QUERIES = (128, 256), 16
 """Of a head; query heads of a KV head. Other shapes go through the kernel of windows, and so do those that the host's
 emulator was not built with."""
+
+
+SELECT_ROWS, SELECT_HEADS, SELECT_DIM = 4, (1, 2, 4), 32
+"""Rows that share a key; index heads; what divides their dims. Others go through the kernel of windows."""
+
+
+def select_blocks(
+    device: Device, q: torch.Tensor, block_keys: PagedPlane, rows: Rows, ratio: int, budget: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See Ops.select_blocks; ValueError when shapes do not fit."""
+    num_rows, heads, dim = q.shape
+    unit = f"select_prompt SELECT_HEADS={heads} SELECT_DIM={dim}"
+    known = device.torch_device.type != "cpu" or unit in units()
+    if heads not in SELECT_HEADS or dim % SELECT_DIM or dim > 256 or ratio < 1 or budget < 0 or not known:
+        return gpu.select_blocks(device, q, block_keys, rows, ratio, budget)
+    keys = plane(device, "select_blocks: block_keys", block_keys, (dim,))
+    if keys.type != "f32":
+        raise ValueError(f"select_blocks: expected a plane of float32, found {keys.type}")
+    queries = floats(device, "select_blocks: q", q, (num_rows, heads, dim))
+    slot = integers(device, "select_blocks: slot", rows.slot, (num_rows,))
+    position = integers(device, "select_blocks: position", rows.position, (num_rows,))
+    positions = device.empty(num_rows, (budget + 1) * ratio, dtype=torch.int32)
+    count = device.empty(num_rows, dtype=torch.int32)
+    width = keys.page * keys.pages_per_slot
+    at_once = max(1, min(num_rows, gpu.MOST_SCORES // width, 65535))
+    scores = device.empty(at_once, width)
+    for first in range(0, num_rows, at_once):
+        now = min(at_once, num_rows - first)
+        tiles, groups = -(-now // SELECT_ROWS), THREADS // 16
+        grid = (max(1, min(-(-width // groups), 8 * device.processors // tiles)), tiles, 1)
+        known_of = (queries, keys.data, keys.table, slot, position, scores.data_ptr())
+        sizes = (first, now, ratio, keys.page, keys.pages_per_slot, width)
+        device.launch(Kernel(unit, "select_prompt"), grid, THREADS, 0, *known_of, *sizes)
+        chosen = (scores.data_ptr(), position, positions.data_ptr(), count.data_ptr(), first, ratio, budget, width)
+        device.launch(gpu.CHOOSE, (now, 1, 1), THREADS, 0, *chosen)
+    return positions, count
 
 
 def shared_bytes(dim: int, queries: int) -> int:
