@@ -94,8 +94,7 @@ def test_what_does_not_pay_is_tried_now_and_then_and_comes_back():
     told = Told()
     chooser = chooser_of(told)
     run(chooser, 0.0)
-    before = len(told.asked)
-    chooser.begin(0, [])
+    before, chooser.rest.use = len(told.asked), 1.0
     run(chooser, 0.0, 200)
     assert 2 <= len(told.asked) - before <= 200 // PATIENCE
     chooser.rest.use = 1.0  # else the sequence that begins now is not read

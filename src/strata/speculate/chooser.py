@@ -112,8 +112,12 @@ class Chooser:
         best = self._ask_cheap(caps, pending)
         if self.fixed is not None:
             return self._fixed(caps, pending, best)
+        known = [] if self.costly is None else [s for s in caps if self.drafters[self.costly].knows(s)]
+        if not best and not known:
+            self.last = None
+            return {}
         plain = Depths({}, float(len(caps)), self.costs.step_s(len(caps)))
-        costly = self._costly_slots(caps, best, plain)
+        costly = self._costly_slots(known, caps, best, plain)
         for slot, proposal in self._ask_costly(costly, pending, plain).items():
             if slot in best and self._gain(best[slot], plain) >= self._gain((self.costly or "", proposal, slot), plain):
                 continue
@@ -154,11 +158,12 @@ class Chooser:
         row = self._row_tokens(plain)
         return sum(max(0.0, chance - row) for chance in self._chances(found))
 
-    def _costly_slots(self, caps: Mapping[int, int], best: Mapping[int, "Found"], plain: Depths) -> dict[int, int]:
+    def _costly_slots(
+        self, known: Sequence[int], caps: Mapping[int, int], best: Mapping[int, "Found"], plain: Depths
+    ) -> dict[int, int]:
         """Slots for which the costly drafter is worth its time, with the depth it may go to; or is due for a trial."""
-        if self.costly is None:
+        if not known:
             return {}
-        known = [slot for slot in caps if self.drafters[self.costly].knows(slot)]
         expected = {slot: self._expected(slot, min(caps[slot], COSTLY_MOST)) for slot in known}
         row, worth = self._row_tokens(plain), {}
         for slot, chances in expected.items():

@@ -6,8 +6,10 @@ been worth asking for a long while, it rests: only every so many sequences are r
 
 from dataclasses import dataclass
 
-FADE = 1 / 128
+FADE = 1 / 64
 """Weight of a step in what is remembered."""
+START = 0.2
+"""Before anything is known: it has about a hundred steps to show what it is worth."""
 LEAST_USE = 0.05
 """Share of steps in which it must be worth asking."""
 EVERY = 16
@@ -18,7 +20,7 @@ EVERY = 16
 class Rest:
     """Of one drafter."""
 
-    use: float = 1.0
+    use: float = START
     sequences: int = 0
 
     @property
