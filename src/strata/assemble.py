@@ -58,6 +58,8 @@ class Loaded:
     plan: Plan
     runner: DeviceRunner
     engine: Engine
+    drafting: Drafting | None = None
+    """What the runner's drafts are made with."""
 
 
 def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
@@ -181,7 +183,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         slots_reason=plan.slots_reason,
         plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},
     )
-    return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said))
+    return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said), drafting)
 
 
 def draft_with(

@@ -16,6 +16,7 @@ import strata
 from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, origin
 from strata.checks.versus import LEAST_ROUNDS, Versus
+from strata.cli.bench_drafts import drafts_ab
 from strata.cli.check import Json, ModelArgument
 from strata.cli.output import note, say
 from strata.core.errors import StrataError, UsageError
@@ -46,6 +47,13 @@ def ab(
     both: Annotated[str, typer.Option("--both", metavar="FLAGS", help="Flags of both sides.")] = "",
     rounds: Annotated[int, typer.Option("--rounds", min=LEAST_ROUNDS, help="Runs of each side, in turn.")] = 7,
     repeat: Annotated[int, typer.Option("--repeat", min=1, help="Repetitions of a run; its median counts.")] = 2,
+    draft: Annotated[
+        str,
+        typer.Option(
+            "--draft", metavar="A,B", help="Instead: two settings of --draft, as auto,off, on texts of several kinds."
+        ),
+    ] = "",
+    slots: Annotated[int, typer.Option("--slots", min=1, help="With --draft: requests at once.")] = 1,
     through: Annotated[
         str, typer.Option("--through", metavar="CMD", help="Starts every run, e.g. in a quiet moment.")
     ] = "",
@@ -56,6 +64,9 @@ def ab(
     The rule: they differ when the order of the runs is rarer than 1% by chance (exact Mann-Whitney test) and the
     medians are more than 1% apart. Neither given, the same build runs twice and must tie.
     """
+    if draft:
+        drafts_ab(context.obj, model, draft, slots, rounds, shlex.split(both), json_)
+        return
     if bench not in ("decode", "prompt"):
         raise UsageError(f"--bench {bench}: unknown", hint="decode or prompt")
     sides = [

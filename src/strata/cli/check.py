@@ -10,6 +10,8 @@ import typer
 
 from strata.assemble import Loaded, load
 from strata.chat.tokenizer import load_tokenizer
+from strata.checks.drafted import NAME as DRAFTED
+from strata.checks.drafted import Drafted
 from strata.checks.equalities import Equalities, Plan, Verdict
 from strata.checks.facts import facts
 from strata.checks.perplexity import Perplexity, encode_text, perplexities
@@ -98,6 +100,7 @@ def equalities(
     run = Equalities(loaded.runner, Plan(prompts, STEPS, tamper=broken))
     verdicts = []
     named = dict(run.named())
+    named[DRAFTED] = Drafted(loaded, prompts, STEPS, broken).compare
     if tiers:
         named[TIERS] = tiered(loaded, run).resident
     for name, compare in named.items():

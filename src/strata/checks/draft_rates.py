@@ -1,0 +1,174 @@
+"""What drafts gain: two settings of `--draft` in turn over the same requests, through engines that live on.
+
+The ratio is B's rate by A's. Both sides read the same prompts and say the same tokens. The first rounds of each side
+are for recording steps and learning, and do not count. Times are of whole crowds of requests, prompts too.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from strata.assemble import Loaded
+from strata.checks.crowd import Crowd, Part
+from strata.checks.engines import running
+from strata.checks.rehearsed import Rehearsed
+from strata.checks.runners import lent, limits_of
+from strata.core.errors import UsageError
+from strata.core.held import Held
+from strata.core.sharing import PRIVATE, Sharing
+from strata.core.stepped import Drawn
+from strata.core.window import Window
+from strata.engine.engine import Engine
+from strata.engine.request import Request
+from strata.plan.drafting import choose_draft
+from strata.runtime.drafts import Drafting
+from strata.runtime.outcome import Outcome
+from strata.runtime.runner import DeviceRunner
+from strata.sampling.params import SamplingParams
+from strata.speculate.chooser import common
+
+WARM = 4
+"""Rounds that do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Requests of one kind."""
+
+    name: str
+    prompts: Sequence[Sequence[int]]
+    tokens: int
+    """Answer tokens of each."""
+    forced: Sequence[Sequence[int]] = ()
+    """What is said in the place of the model's own answers."""
+    rates: Sequence[float] = ()
+    """Drafts are right as often as this says, by depth, in the place of the model's own drafters."""
+    stop_ids: tuple[int, ...] = ()
+
+
+class Forced(DeviceRunner):
+    """Says given texts, whatever its logits are; drafts are right when they are in them."""
+
+    texts: ClassVar[Mapping[tuple[int, ...], Sequence[int]]] = {}
+    """By prompt."""
+
+    def seat(
+        self,
+        slot: int,
+        tokens: Sequence[int],
+        params: SamplingParams,
+        most: int | None = None,
+        sharing: Sharing = PRIVATE,
+    ) -> Held:
+        """See `Runner.seat`."""
+        held = super().seat(slot, tokens, params, most, sharing)
+        self.said[slot] = (*tokens, *self.texts.get(tuple(tokens), ()))
+        return held
+
+    @property
+    def said(self) -> dict[int, tuple[int, ...]]:
+        """By slot: prompt and answer."""
+        found: dict[int, tuple[int, ...]] = self.__dict__.setdefault("_said", {})
+        return found
+
+    def draw(self, window: Window, outcome: Outcome, first: int) -> tuple[Drawn, ...]:
+        """See `DeviceRunner.draw`; the model's own draw is made too, for it takes its time."""
+        honest, text = super().draw(window, outcome, first), self.said[window.slot]
+        if not honest or len(text) < window.end + 1:
+            return honest
+        drafts = window.tokens[len(window.tokens) - window.score + 1 :]
+        at = window.end - window.score + 1
+        right = common(drafts, text[at:])
+        self.seats[window.slot].pending = text[at + right]
+        return tuple(Drawn(token) for token in text[at : at + right + 1])
+
+
+@dataclass(slots=True)
+class Side:
+    """One setting."""
+
+    draft: str
+    seconds: list[float]
+    tokens: int = 0
+    steps: int = 0
+
+    def values(self) -> dict[str, object]:
+        """As plain values."""
+        median = statistics.median(self.seconds)
+        each = self.tokens / len(self.seconds)
+        per_step = round(self.tokens / self.steps, 3) if self.steps else None
+        return {"draft": self.draft, "tokens_per_second": round(each / median, 2), "tokens_per_step": per_step}
+
+
+class DraftRates:
+    """Compares two settings on a loaded model."""
+
+    def __init__(self, loaded: Loaded, sides: Sequence[str], slots: int, rounds: int) -> None:
+        """`sides` are two values of `--draft`; UsageError for others, or when the model was loaded without drafts."""
+        for side in sides:
+            choose_draft(side, "cpu", False)
+        if len(sides) != 2 or loaded.drafting is None:
+            raise UsageError(f"--draft {','.join(sides)}: expected two settings, as auto,off")
+        self.loaded = loaded
+        self.sides = sides
+        self.slots = slots
+        self.rounds = rounds
+
+    def compare(self, work: Workload) -> dict[str, object]:
+        """Both sides in turn -> plain values: rates, their paired ratio, drafts by depth."""
+        texts = self.recorded(work) if work.rates else []
+        found = [Side(name, []) for name in self.sides]
+        runners = [self.runner(side, work, texts) for side in self.sides]
+        with running(runners[0]) as first, running(runners[1]) as second:
+            for turn in range(-WARM, self.rounds):
+                for side, engine in zip(found, (first, second), strict=True):
+                    self.measure(side, engine, work, turn)
+            depths = [engine.status()["drafts_by_depth"] for engine in (first, second)]
+        ratios = [a / b for a, b in zip(found[0].seconds, found[1].seconds, strict=True)]
+        return {
+            "workload": work.name,
+            "sides": [side.values() | {"drafts": depth} for side, depth in zip(found, depths, strict=True)],
+            "ratio": round(statistics.median(ratios), 4),
+            "ratios": [round(ratio, 4) for ratio in ratios],
+        }
+
+    def measure(self, side: Side, engine: Engine, work: Workload, turn: int) -> None:
+        """One crowd; the first ones are not counted."""
+        began = time.perf_counter()
+        answers = Crowd(engine, [Part(request) for request in self.requests(work, f"{turn}")]).run()
+        seconds = time.perf_counter() - began
+        if turn >= 0:
+            side.seconds.append(seconds)
+            side.tokens += sum(len(answer.tokens) for answer in answers.values())
+            side.steps += sum(answer.finished.steps + 1 for answer in answers.values() if answer.finished is not None)
+
+    def requests(self, work: Workload, tag: str) -> list[Request]:
+        """The workload's, with ids of their own."""
+        return [
+            Request(f"{tag}.{i}", tuple(prompt), work.tokens, stop_ids=work.stop_ids, sharing=PRIVATE)
+            for i, prompt in enumerate(work.prompts)
+        ]
+
+    def recorded(self, work: Workload) -> list[tuple[int, ...]]:
+        """Prompts with their answers, for drafters that know them."""
+        with running(self.runner("off", replace(work, rates=()), ())) as engine:
+            answers = Crowd(engine, [Part(request) for request in self.requests(work, "r")]).run()
+        return [(*p, *answers[f"r.{i}"].tokens) for i, p in enumerate(work.prompts)]
+
+    def runner(self, side: str, work: Workload, texts: Sequence[Sequence[int]]) -> DeviceRunner:
+        """A fresh runner over the loaded model."""
+        run, model, choice = self.loaded.runner, self.loaded.model, choose_draft(side, "cpu", False)
+        drafting: Drafting | None = None
+        if choice.drafts and work.rates:
+            drafter = Rehearsed(texts, work.rates, model.shape.vocabulary)
+            drafting = Drafting(depth=choice.depth, drafters={"rehearsed": drafter})
+        elif choice.drafts and self.loaded.drafting is not None:
+            drafting = replace(self.loaded.drafting, depth=choice.depth)
+        kind: type[DeviceRunner] = DeviceRunner
+        if work.forced:
+            said = {tuple(p): text for p, text in zip(work.prompts, work.forced, strict=True)}
+            kind = type("Forcing", (Forced,), {"texts": said})
+        limits = limits_of(self.loaded, self.slots)
+        return kind(model, run.ops, limits, None, run.states.kv_type, None, lent(run), drafting)

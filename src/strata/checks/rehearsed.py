@@ -1,0 +1,73 @@
+"""A drafter that knows the answers, and is right as often as it is told to be: to check and measure drafts with."""
+
+from collections.abc import Mapping, Sequence
+
+from strata.sampling.philox import uniform
+from strata.speculate.drafter import Ask, Proposal
+
+WRONG = 0.35
+"""Confidence in a wrong draft, as a share of that in a right one: a drafter knows a little about itself."""
+
+
+class Rehearsed:
+    """Implements `Drafter` on texts (prompt and answer) that were recorded before.
+
+    The draft of depth d is right, when those before it are, with the chance `rates[d - 1]` (the last holds from there
+    on); whether it is depends on its position alone, so every run meets the same drafts. Answers that differ from the
+    texts, and those that are not among them, get no drafts.
+    """
+
+    def __init__(self, texts: Sequence[Sequence[int]], rates: Sequence[float], vocabulary: int, seed: int = 1) -> None:
+        self.texts = [tuple(text) for text in texts]
+        self.rates = tuple(rates)
+        self.vocabulary = vocabulary
+        self.seed = seed
+        self.told: dict[int, list[int]] = {}
+        self.known: dict[int, list[tuple[int, ...]]] = {}
+        """By slot: the texts that its sequence is the beginning of, as far as was looked."""
+
+    def begin(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.begin`."""
+        self.told[slot] = []
+        start = tuple(tokens)
+        self.known[slot] = [text for text in self.texts if text[: len(start)] == start]
+
+    def rest(self, slot: int) -> None:
+        """See `Drafter.rest`."""
+        self.forget(slot)
+
+    def knows(self, slot: int) -> bool:
+        """See `Drafter.knows`."""
+        return slot in self.told
+
+    def extend(self, slot: int, tokens: Sequence[int]) -> None:
+        """See `Drafter.extend`."""
+        if slot in self.told:
+            self.told[slot] += tokens
+
+    def forget(self, slot: int) -> None:
+        """See `Drafter.forget`."""
+        self.told.pop(slot, None)
+        self.known.pop(slot, None)
+
+    def propose(self, asks: Mapping[int, Ask]) -> dict[int, Proposal]:
+        """See `Drafter.propose`."""
+        found = {}
+        for slot, ask in asks.items():
+            said = (*self.told[slot], ask.pending)
+            text = next((text for text in self.known[slot] if text[: len(said)] == said), None)
+            if text is not None and len(text) > len(said):
+                found[slot] = self._drafts(text, len(said), ask.depth)
+        return found
+
+    def _drafts(self, text: Sequence[int], at: int, depth: int) -> Proposal:
+        tokens, sure = [], []
+        for i, token in enumerate(text[at : at + depth]):
+            rate = self.rates[min(i, len(self.rates) - 1)]
+            right = uniform(self.seed, (at + i) * 64 + i) < rate
+            tokens.append(token if right else (token + 1) % self.vocabulary)
+            sure.append(rate if right else rate * WRONG)
+        return Proposal(tuple(tokens), tuple(sure))
+
+    def spent(self) -> None:
+        """See `Drafter.spent`: nothing to speak of."""

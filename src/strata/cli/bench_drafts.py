@@ -1,0 +1,71 @@
+"""`strata bench ab --draft A,B`: what drafts gain on texts of several kinds."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+from strata.assemble import load
+from strata.chat.tokenizer import Tokenizer, load_tokenizer
+from strata.checks.draft_rates import DraftRates, Workload
+from strata.checks.draft_works import asked, edit, random_text, rehearsed
+from strata.checks.facts import facts
+from strata.cli.flags import Given
+from strata.cli.output import make_log, note, say
+from strata.core.errors import CheckpointError, UnsupportedError, UsageError
+from strata.plan.wishes import Wishes
+
+CONTEXT, TOKENS = 2048, 96
+"""Tokens of a conversation, and of every answer."""
+
+
+def drafts_ab(
+    environ: Mapping[str, str],
+    model: str | None,
+    draft: str,
+    slots: int,
+    rounds: int,
+    both: Sequence[str],
+    json_: bool,
+) -> None:
+    """Every workload through both settings in turn: one line each, or one JSON object of all."""
+    flags = {"draft": "auto", "parallel": str(slots), "ctx_size": str(CONTEXT), **pairs(both)}
+    wishes = Given(environ, flags, {}).resolve(Wishes)
+    loaded = load(model, wishes, make_log(dataclasses.replace(wishes, log_level="warning")))
+    rates = DraftRates(loaded, draft.split(","), slots, rounds)
+    found = []
+    try:
+        tokenizer = load_tokenizer(loaded.checkpoint)
+    except (CheckpointError, UnsupportedError):
+        tokenizer = None
+    for work in workloads(tokenizer, loaded.model.shape.vocabulary, slots):
+        note(f"{work.name} ...")
+        found.append(rates.compare(work))
+        if not json_:
+            say(line(found[-1]) + "\n")
+    if json_:
+        about = facts(loaded) | {"slots": slots, "rounds": rounds, "workloads": found}
+        say(json.dumps({"bench": "ab", "draft": draft, **about}) + "\n")
+
+
+def pairs(both: Sequence[str]) -> dict[str, str]:
+    """`--name value` words as settings."""
+    if len(both) % 2 or any(not name.startswith("--") for name in both[::2]):
+        raise UsageError(f"--both {' '.join(both)}: expected pairs of a flag and its value")
+    names = [name.removeprefix("--").replace("-", "_") for name in both[::2]]
+    return dict(zip(names, both[1::2], strict=True))
+
+
+def workloads(tokenizer: Tokenizer | None, vocabulary: int, slots: int) -> list[Workload]:
+    """As far as the model can read them."""
+    found = [rehearsed(vocabulary, slots, TOKENS), random_text(vocabulary, slots, TOKENS)]
+    if tokenizer is not None:
+        found += [edit(tokenizer, slots), *(asked(tokenizer, name, slots, TOKENS) for name in ("story", "json"))]
+    return found
+
+
+def line(found: Mapping[str, object]) -> str:
+    """One workload for people."""
+    sides = found["sides"]
+    assert isinstance(sides, list)
+    said = ", ".join(f"{s['draft']} {s['tokens_per_second']} tok/s ({s['tokens_per_step']} a step)" for s in sides)
+    return f"{found['workload']}: {said}; ratio {found['ratio']}"

@@ -1,0 +1,67 @@
+"""What is compared when drafts are measured: the same tokens on both sides, in fewer steps where drafts are right."""
+
+from pathlib import Path
+
+import pytest
+
+from models.heads import headed
+from models.made import path_of
+from strata.assemble import Loaded, load
+from strata.checks.draft_rates import DraftRates, Workload
+from strata.checks.draft_works import edit, noise, random_text, rehearsed
+from strata.core.errors import UsageError
+from strata.core.log import Level, Log
+from strata.plan.wishes import Wishes
+
+SIZE = 199
+
+
+def loaded(path: Path, draft: str = "auto") -> Loaded:
+    return load(path, Wishes(ctx_size=128, parallel=2, threads=1, draft=draft), Log(Level.ERROR))
+
+
+@pytest.fixture(scope="module")
+def rates() -> DraftRates:
+    return DraftRates(loaded(headed("qwen3_next", "gguf")), ("off", "3"), 2, 1)
+
+
+def sides(found: dict[str, object]) -> list[dict[str, object]]:
+    both = found["sides"]
+    assert isinstance(both, list)
+    return both
+
+
+def test_a_drafter_of_known_rates_saves_steps(rates: DraftRates) -> None:
+    found = rates.compare(rehearsed(SIZE, 2, 24))
+    off, drafted = sides(found)
+    assert off["tokens_per_step"] == 1.0
+    # 1 + 0.8 + 0.8 * 0.7 + 0.8 * 0.7 * 0.6, with the end of each answer
+    assert 2.0 < float(str(drafted["tokens_per_step"])) < 3.2
+    assert set(found) == {"workload", "sides", "ratio", "ratios"}
+
+
+def test_forced_answers_are_copied_by_lookup_and_noise_is_not(rates: DraftRates) -> None:
+    prompt = noise(SIZE, 1, 40, 3)[0]
+    copy = Workload("copy", [prompt], 36, [prompt])
+    assert float(str(sides(rates.compare(copy))[1]["tokens_per_step"])) > 2
+    assert float(str(sides(rates.compare(random_text(SIZE, 2, 24)))[1]["tokens_per_step"])) < 1.3
+
+
+def test_an_edit_is_mostly_a_copy() -> None:
+    class Letters:
+        def encode(self, text: str) -> list[int]:
+            return [ord(char) for char in text]
+
+    work = edit(Letters(), 2)  # type: ignore[arg-type]
+    assert len(work.prompts) == len(work.forced) == 2 and work.tokens == len(work.forced[0])
+    assert "order_total" in "".join(map(chr, work.forced[0])) and "order_total" not in "".join(
+        map(chr, work.prompts[0])
+    )
+
+
+def test_settings_that_cannot_be_compared_are_refused() -> None:
+    made = loaded(path_of("qwen3_moe", "gguf"), "off")
+    with pytest.raises(UsageError, match="expected two settings, as auto,off"):
+        DraftRates(made, ("off", "auto"), 1, 1)
+    with pytest.raises(UsageError, match="expected auto, off or a number"):
+        DraftRates(made, ("off", "much"), 1, 1)
