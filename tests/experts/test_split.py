@@ -148,6 +148,7 @@ def test_the_crossing_of_the_lines_is_what_trying_all_finds(starts, eaches, miss
 
     found = balance(misses, cpu, pcie)
     assert 1 <= found < misses
+    assert balance(misses, Line(1e-3, 5e-324), Line(0.0, 5e-324)) == misses - 1  # lines that hardly rise
     assert slower(found) <= min(map(slower, range(1, misses))) * (1 + 1e-12)
 
 

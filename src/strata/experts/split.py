@@ -70,7 +70,8 @@ def balance(misses: int, cpu: Line, pcie: Line) -> int:
     near = range(1, misses)
     if pcie.each > 0.0 and cpu.each > 0.0:
         # Where the lines cross, give or take what rounding does.
-        cross = int((cpu.start - pcie.start + cpu.each * misses) / (pcie.each + cpu.each))
+        crossing = (cpu.start - pcie.start + cpu.each * misses) / (pcie.each + cpu.each)
+        cross = int(min(max(crossing, 0.0), misses))
         first = min(max(cross - 1, 1), misses - 1)
         near = range(first, max(first + 1, min(cross + 3, misses)))
     return min(near, key=lambda n: (max(pcie.at(n), cpu.at(misses - n)), n))
