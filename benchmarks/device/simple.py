@@ -91,7 +91,7 @@ def cases(rows: int) -> dict[str, Case]:
         ),
         "rope_angles": lambda o, p: o.rope_angles(p(integers(8, 1 << 20, rows)), frequencies),
         "stream_mix": lambda o, p: (o.stream_mix(x(p, 1, wide), x(p, 7, wide), STREAMS),),
-        "stream_add": lambda o, p: (o.stream_add(x(p, 1, wide), x(p, 7), x(p, 2, STREAMS)),),
+        "stream_add": lambda o, p: (o.stream_add(x(p, 1, wide), x(p, 7), x(p, 2, STREAMS), STREAMS, 2.0),),
         "join": lambda o, p: (o.join([p(normal(1, rows, 8, 96))[:, :, :64], x(p, 2, 512)]),),
         "take_rows": lambda o, p: (o.take_rows(x(p), p(integers(2, rows, 2 * rows))),),
         "completed_blocks": lambda o, p: o.completed_blocks(p(integers(3, 1 << 20, rows)), 4),

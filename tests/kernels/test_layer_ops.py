@@ -40,7 +40,7 @@ def layers(ops: Ops) -> list[torch.Tensor]:
     gates = normal(9, 4, 2).abs()
     delta = ops.delta_rule(convolved, gates, gates, state, rows, 1, "tiled", 1e-6)
     ids, weights = ops.route(x, 3, True)
-    mixed = ops.stream_add(x, ops.stream_mix(x, convolved, 2), gates)
+    mixed = ops.stream_add(x, ops.stream_mix(x, convolved, 2), gates, 2.0, 3.0)
     dots = ops.row_dot(x, mixed)
     sums = ops.add(ops.divide(x, 3.0), ops.multiply(ops.gate("silu", x, mixed), 0.3))
     rates = ops.delta_rates(gates, normal(10, 4, 2), -gates[0].contiguous(), gates[1].contiguous())

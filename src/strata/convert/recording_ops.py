@@ -126,9 +126,11 @@ class RecordingOps:
         """See Ops.stream_mix."""
         return self.inner.stream_mix(gate, x, streams)
 
-    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def stream_add(
+        self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+    ) -> torch.Tensor:
         """See Ops.stream_add."""
-        return self.inner.stream_add(residual, y, weights)
+        return self.inner.stream_add(residual, y, gates, divisor, factor)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

@@ -168,7 +168,17 @@ def route(
 ) -> None: ...
 def stream_mix(native: Native, gate: int, x: int, y: int, rows: int, streams: int, hidden: int, /) -> None: ...
 def stream_add(
-    native: Native, residual: int, y: int, weights: int, out: int, rows: int, streams: int, hidden: int, /
+    native: Native,
+    residual: int,
+    y: int,
+    gates: int,
+    divisor: float,
+    factor: float,
+    out: int,
+    rows: int,
+    streams: int,
+    hidden: int,
+    /,
 ) -> None: ...
 
 # Elementwise arithmetic (csrc/elementwise_bind.cpp).

@@ -152,9 +152,11 @@ class GpuOps:
         """See Ops.stream_mix."""
         return streams_gpu.stream_mix(self.device, gate, x, streams)
 
-    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def stream_add(
+        self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+    ) -> torch.Tensor:
         """See Ops.stream_add."""
-        return streams_gpu.stream_add(self.device, residual, y, weights)
+        return streams_gpu.stream_add(self.device, residual, y, gates, divisor, factor)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

@@ -165,8 +165,13 @@ class Ops(Protocol):
         """Mean over streams of sigmoid(gate) * x: gate, x [T, streams * H] -> [T, H]; added in stream order."""
         ...
 
-    def stream_add(self, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """residual_s + weights_s * y for every stream (fma): residual [T, n * H], y [T, H], weights [T, n]."""
+    def stream_add(
+        self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+    ) -> torch.Tensor:
+        """residual_s + w_s * y for every stream (fma), w_s = sigmoid(gates_s / divisor) * factor, a rounding each.
+
+        residual [T, n * H], y [T, H], gates [T, n] -> [T, n * H].
+        """
         ...
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

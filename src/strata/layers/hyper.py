@@ -26,16 +26,17 @@ class HyperRead:
     streams: int
 
     def read(self, residual: torch.Tensor, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """R -> (mixed input [T, hidden], injection weights [T, n])."""
+        """R -> (mixed input [T, hidden], W_inject X [T, n], which `write` is given)."""
         assert self.inject is not None
-        mixed, raw = self.mix(residual, batch.ops, (self.down, self.inject))
-        inject = self.strength(batch.ops, raw[0])
-        batch.report(f"{self.name}.read", x=residual, mixed=mixed, inject=inject)
-        return mixed, inject
+        mixed, (gates,) = self.mix(residual, batch.ops, (self.down, self.inject))
+        batch.report(f"{self.name}.read", x=residual, mixed=mixed, **self.strength(gates, batch))
+        return mixed, gates
 
-    def strength(self, ops: Ops, raw: torch.Tensor) -> torch.Tensor:
-        """w [T, n] from W_inject X."""
-        return ops.activate("sigmoid", raw, divisor=self.streams, factor=2.0)
+    def strength(self, gates: torch.Tensor, batch: Batch) -> dict[str, torch.Tensor]:
+        """w [T, n] by its name, for a tap; without one, `write` alone computes it."""
+        if batch.tap is None:
+            return {}
+        return {"inject": batch.ops.activate("sigmoid", gates, divisor=self.streams, factor=2.0)}
 
     def final(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """R -> the head's input [T, hidden]; there is nothing to write back."""
@@ -52,8 +53,8 @@ class HyperRead:
         (gate,) = ops.linear(ops.activate("silu", low, divisor=self.streams), (self.up,))
         return ops.stream_mix(gate, normed, self.streams), tuple(others)
 
-    def write(self, residual: torch.Tensor, block: torch.Tensor, inject: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def write(self, residual: torch.Tensor, block: torch.Tensor, gates: torch.Tensor, batch: Batch) -> torch.Tensor:
         """R_s + w_s * block for every stream."""
-        y = batch.ops.stream_add(residual, block, inject)
-        batch.report(f"{self.name}.write", x=residual, block=block, inject=inject, y=y)
+        y = batch.ops.stream_add(residual, block, gates, self.streams, 2.0)
+        batch.report(f"{self.name}.write", x=residual, block=block, y=y, **self.strength(gates, batch))
         return y

@@ -95,14 +95,14 @@ class ExpBlock:
         journal = states.journal[self.index] if states.journaling else None
         if self.ngram is not None:
             residual = self.ngram(residual, batch, state, journal)
-        mixed, inject = self.attn_hyper.read(residual, batch)
+        mixed, gates = self.attn_hyper.read(residual, batch)
         if isinstance(self.mixer, Attention):
             y = self.mixer(mixed, batch, state)
         else:
             y = self.mixer(mixed, batch, state, journal)
-        residual = self.attn_hyper.write(residual, y, inject, batch)
-        mixed, inject = self.ffn_hyper.read(residual, batch)
-        return self.ffn_hyper.write(residual, self.moe(mixed, batch), inject, batch)
+        residual = self.attn_hyper.write(residual, y, gates, batch)
+        mixed, gates = self.ffn_hyper.read(residual, batch)
+        return self.ffn_hyper.write(residual, self.moe(mixed, batch), gates, batch)
 
 
 @dataclass(frozen=True, slots=True)

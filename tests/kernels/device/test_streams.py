@@ -11,9 +11,9 @@ from strata.kernels.streams import gpu, naive
 @pytest.mark.parametrize(("rows", "streams", "hidden"), [(1, 1, 5), (3, 4, 24), (2, 3, 300)])
 def test_bits(rows: int, streams: int, hidden: int) -> None:
     gate, x = 3 * normal(1, rows, streams * hidden), normal(2, rows, streams * hidden)
-    y, weights = normal(3, rows, hidden), normal(4, rows, streams)
+    y, gates = normal(3, rows, hidden), normal(4, rows, streams)
     on_device(lambda d: [gpu.stream_mix(d, gate, x, streams)], [naive.stream_mix(gate, x, streams)])
-    on_device(lambda d: [gpu.stream_add(d, x, y, weights)], [naive.stream_add(x, y, weights)])
+    on_device(lambda d: [gpu.stream_add(d, x, y, gates, streams, 2.0)], [naive.stream_add(x, y, gates, streams, 2.0)])
 
 
 def test_the_order_of_streams_shows_in_the_bits() -> None:
@@ -26,4 +26,4 @@ def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="10 values do not hold 4 streams"):
         gpu.stream_mix(HostDevice(), normal(1, 2, 10), normal(2, 2, 10), 4)
     with pytest.raises(ValueError, match="stream_add: residual"):
-        gpu.stream_add(HostDevice(), normal(1, 2, 10), normal(2, 2, 4), normal(3, 2, 3))
+        gpu.stream_add(HostDevice(), normal(1, 2, 10), normal(2, 2, 4), normal(3, 2, 3), 3, 2.0)

@@ -109,13 +109,12 @@ def hyper_without_division_before_silu(patch: Patch) -> None:
 
 def hyper_injection(factor: float, divide: bool):
     def plant(patch: Patch) -> None:
-        def read(self, residual, batch):
-            mixed, raw = self.mix(residual, batch.ops, (self.down, self.inject))
-            inject = factor * batch.ops.activate("sigmoid", raw[0] / (self.streams if divide else 1))
-            batch.report(f"{self.name}.read", x=residual, mixed=mixed, inject=inject)
-            return mixed, inject
+        def write(self, residual, block, gates, batch):
+            y = batch.ops.stream_add(residual, block, gates, self.streams if divide else 1, factor)
+            batch.report(f"{self.name}.write", x=residual, block=block, y=y, **self.strength(gates, batch))
+            return y
 
-        patch.setattr(HyperRead, "read", read)
+        patch.setattr(HyperRead, "write", write)
 
     return plant
 
@@ -123,8 +122,8 @@ def hyper_injection(factor: float, divide: bool):
 def hyper_write_onto_normed_streams(patch: Patch) -> None:
     honest = HyperRead.write
 
-    def write(self, residual, block, inject, batch):
-        return honest(self, self.norm(batch.ops, residual), block, inject, batch)
+    def write(self, residual, block, gates, batch):
+        return honest(self, self.norm(batch.ops, residual), block, gates, batch)
 
     patch.setattr(HyperRead, "write", write)
 

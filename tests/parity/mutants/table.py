@@ -71,8 +71,8 @@ FAULTS = (
     Fault("experts: gate and up swapped", EXPERTS, "moe", tensors.gate_and_up_swapped),
     Fault("experts: shared expert without its gate", HYBRID, "moe", layers.shared_expert_without_gate),
     Fault("streams: no / n before silu", EXP, "hyper_attn.read", layers.hyper_without_division_before_silu),
-    Fault("streams: no / n in the injection", EXP, "hyper_attn.read", layers.hyper_injection(2.0, divide=False)),
-    Fault("streams: injection without the 2", EXP, "hyper_attn.read", layers.hyper_injection(1.0, divide=True)),
+    Fault("streams: no / n in the injection", EXP, "hyper_attn.write", layers.hyper_injection(2.0, divide=False)),
+    Fault("streams: injection without the 2", EXP, "hyper_attn.write", layers.hyper_injection(1.0, divide=True)),
     Fault("streams: sum for mean", EXP, "hyper_attn.read", ops=altered.SumOfStreams),
     # the first read sees equal streams, where one mean square is as good as four
     Fault("streams: one mean square for all", EXP, "hyper_ffn.read", ops=altered.OneStatisticForAllGroups),

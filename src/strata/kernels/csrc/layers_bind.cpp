@@ -118,11 +118,12 @@ void stream_mix(Native& native, uintptr_t gate, uintptr_t x, uintptr_t y, int64_
     });
 }
 
-void stream_add(Native& native, uintptr_t residual, uintptr_t y, uintptr_t weights, uintptr_t out, int64_t rows,
-                int64_t streams, int64_t hidden) {
+void stream_add(Native& native, uintptr_t residual, uintptr_t y, uintptr_t gates, float divisor, float factor,
+                uintptr_t out, int64_t rows, int64_t streams, int64_t hidden) {
     native.run("stream_add", [=](Native& n) {
         pick_small_kernels(n.isa()).stream_add(n.pool(), at<const float>(residual), at<const float>(y),
-                                               at<const float>(weights), at<float>(out), rows, streams, hidden);
+                                               at<const float>(gates), divisor, factor, at<float>(out), rows, streams,
+                                               hidden);
     });
 }
 

@@ -105,12 +105,12 @@ void stream_mix(Pool& pool, const float* gate, const float* x, float* y, int64_t
     });
 }
 
-void stream_add(Pool& pool, const float* residual, const float* y, const float* weights, float* out, int64_t rows,
-                int64_t streams, int64_t hidden) {
+void stream_add(Pool& pool, const float* residual, const float* y, const float* gates, float divisor, float factor,
+                float* out, int64_t rows, int64_t streams, int64_t hidden) {
     over_pieces(pool, rows, hidden, rows * streams * hidden, [=](int64_t t, int64_t first, int64_t end) {
         for (int64_t s = 0; s < streams; ++s) {
             const int64_t at = (t * streams + s) * hidden;
-            const float weight = weights[t * streams + s];
+            const float weight = sigmoid(gates[t * streams + s] / divisor) * factor;
             float* __restrict to = out + at;
             for (int64_t i = first; i < end; ++i)
                 to[i] = __builtin_fmaf(weight, y[t * hidden + i], residual[at + i]);

@@ -26,16 +26,20 @@ def stream_mix(native: Native, gate: torch.Tensor, x: torch.Tensor, streams: int
     return y
 
 
-def stream_add(native: Native, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def stream_add(
+    native: Native, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+) -> torch.Tensor:
     """See Ops.stream_add; ValueError when shapes do not fit."""
-    num_rows, streams = weights.shape
+    num_rows, streams = gates.shape
     hidden = y.shape[1]
     out = native.empty(*residual.shape)
     _native.stream_add(
         native.handle,
         floats("stream_add: residual", residual, (num_rows, streams * hidden)),
         floats("stream_add: y", y, (num_rows, hidden)),
-        floats("stream_add: weights", weights, (num_rows, streams)),
+        floats("stream_add: gates", gates, (num_rows, streams)),
+        divisor,
+        factor,
         out.data_ptr(),
         num_rows,
         streams,

@@ -29,15 +29,18 @@ def stream_mix(device: Device, gate: torch.Tensor, x: torch.Tensor, streams: int
     return y
 
 
-def stream_add(device: Device, residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def stream_add(
+    device: Device, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+) -> torch.Tensor:
     """See Ops.stream_add; ValueError when shapes do not fit."""
-    rows, streams = weights.shape
+    rows, streams = gates.shape
     hidden = y.shape[1]
     out = device.empty(*residual.shape)
     before = floats(device, "stream_add: residual", residual, (rows, streams * hidden))
     added = floats(device, "stream_add: y", y, (rows, hidden))
-    factors = floats(device, "stream_add: weights", weights, (rows, streams))
+    opened = floats(device, "stream_add: gates", gates, (rows, streams))
+    numbers = float(divisor), float(factor)
     if rows:
         grid = grid_of(rows * streams, hidden)
-        device.launch(ADD, grid, COLUMNS, 0, before, added, factors, out.data_ptr(), streams, hidden)
+        device.launch(ADD, grid, COLUMNS, 0, before, added, opened, *numbers, out.data_ptr(), streams, hidden)
     return out

@@ -1,13 +1,14 @@
 """Specification of stream_mix and stream_add.
 
 stream_mix: `p_s = sigmoid(g_s) x_s` (shared sigmoid, one rounding for the product); `a = p_0`, then `a = a + p_s` in
-order; `y = a / float32(streams)`, IEEE division. stream_add: `y_s = fma(w_s, y, residual_s)`.
+order; `y = a / float32(streams)`, IEEE division. stream_add: `w_s = sigmoid(g_s / divisor) * factor`, a
+rounding each; `y_s = fma(w_s, y, residual_s)`.
 """
 
 import numpy as np
 import torch
 
-from strata.kernels.activate.naive import sigmoid
+from strata.kernels.activate.naive import activate, sigmoid
 from strata.kernels.exact import fma
 
 
@@ -23,14 +24,17 @@ def stream_mix(gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tenso
         return torch.from_numpy(total / np.float32(streams))
 
 
-def stream_add(residual: torch.Tensor, y: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+def stream_add(
+    residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float
+) -> torch.Tensor:
     """See Ops.stream_add."""
-    num_rows, streams = (int(n) for n in weights.shape)
+    num_rows, streams = (int(n) for n in gates.shape)
     if y.shape[0] != num_rows or tuple(residual.shape) != (num_rows, streams * y.shape[1]):
         raise ValueError(
-            f"stream_add: residual {tuple(residual.shape)}, y {tuple(y.shape)} and weights {tuple(weights.shape)} "
+            f"stream_add: residual {tuple(residual.shape)}, y {tuple(y.shape)} and gates {tuple(gates.shape)} "
             "do not fit"
         )
     before = residual.numpy().reshape(num_rows, streams, -1)
-    after = fma(weights.numpy()[:, :, None], y.numpy()[:, None, :], before)
+    weights = activate("sigmoid", gates, divisor, factor).numpy()
+    after = fma(weights[:, :, None], y.numpy()[:, None, :], before)
     return torch.from_numpy(after.reshape(num_rows, -1))

@@ -33,13 +33,14 @@ STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t 
     y[row * hidden + i] = total / static_cast<float>(streams);
 }
 
-// residual [rows, streams, hidden], y [rows, hidden], weights [rows, streams] -> out.
-STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* weights, float* out, int64_t streams,
-                           int64_t hidden)) {
+// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out.
+STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* gates, float divisor, float factor,
+                           float* out, int64_t streams, int64_t hidden)) {
     const int64_t i = column(), stream = block_x(), row = block_x() / static_cast<int>(streams);
     if (i >= hidden) return;
     const int64_t at = stream * hidden + i;
-    out[at] = fma(weights[stream], y[row * hidden + i], residual[at]);
+    const float gate = gates[stream], value = y[row * hidden + i], before = residual[at];
+    out[at] = fma(sigmoid(gate / divisor) * factor, value, before);
 }
 
 }  // namespace strata::STRATA_ISA
