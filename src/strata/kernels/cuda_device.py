@@ -44,6 +44,7 @@ class CudaDevice:
         self.name = str(properties.name)
         self.processors = int(properties.multi_processor_count)
         self.architecture = f"sm_{properties.major}{properties.minor}"
+        self.starts_early = properties.major >= 9
         self.cache = cache
         self.launches = 0
         self._pool: GraphPool | None = None
@@ -65,13 +66,19 @@ class CudaDevice:
         values = (ctypes.c_int64 * len(args))(*map(word, args))
         at, step = ctypes.addressof(values), ctypes.sizeof(ctypes.c_int64)
         pointers = (ctypes.c_void_p * len(args))(*range(at, at + step * len(args), step))
-        stream = torch.cuda.current_stream(self.torch_device).cuda_stream
+        stream, given = torch.cuda.current_stream(self.torch_device).cuda_stream, ctypes.addressof(pointers)
         with self.current():
             if shared > self._shared.get(kernel, STATIC_SHARED_BYTES):
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 checked(driver.cuFuncSetAttribute(function, attribute, shared))
                 self._shared[kernel] = shared
-            result = driver.cuLaunchKernel(function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0)
+            if kernel.early and self.starts_early:
+                config = early_launch(grid, block, shared, stream)
+                result = driver.cuLaunchKernelEx(config, function, given, 0)
+            else:
+                result = driver.cuLaunchKernel(
+                    function, *grid, block, 1, 1, shared, stream, ctypes.addressof(pointers), 0
+                )
             checked(result, f"kernel {kernel.name} of {kernel.unit}, grid {grid}, {block} threads: ")
 
     @contextmanager
@@ -143,6 +150,18 @@ def pinned_copy(plane: torch.Tensor) -> torch.Tensor:
     if copy.nbytes:
         weakref.finalize(copy, cudart.cudaHostUnregister, address).atexit = False
     return copy
+
+
+def early_launch(grid: tuple[int, int, int], block: int, shared: int, stream: int) -> Any:
+    """A launch that may begin while the one before it still runs (programmatic dependent launch)."""
+    config, attribute = driver.CUlaunchConfig(), driver.CUlaunchAttribute()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block, 1, 1
+    config.sharedMemBytes, config.hStream = shared, stream
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
 
 
 def word(value: int | float) -> int:

@@ -22,6 +22,8 @@ class Kernel:
 
     unit: str
     name: str
+    early: bool = False
+    """It may start before what was launched before it has ended; it calls `after_previous` (csrc/device/device.h)."""
 
 
 class Device(Protocol):

@@ -31,6 +31,11 @@ class Driver(ModuleType):
     """Does nothing, and keeps what it was asked."""
 
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES="shared")
+    CUlaunchAttributeID = SimpleNamespace(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="early")
+    CUlaunchConfig = SimpleNamespace
+
+    def CUlaunchAttribute(self) -> SimpleNamespace:
+        return SimpleNamespace(value=SimpleNamespace())
 
     def __init__(self) -> None:
         super().__init__("driver")
@@ -61,6 +66,13 @@ class Driver(ModuleType):
     def cuFuncSetAttribute(self, function: bytes, attribute: str, value: int) -> tuple[Status]:
         self.calls.append((attribute, value))
         return (Status.SUCCESS,)
+
+    def cuLaunchKernelEx(self, config: SimpleNamespace, function: bytes, params: int, extra: int) -> tuple[Status]:
+        (attribute,) = config.attrs
+        assert config.numAttrs == attribute.value.programmaticStreamSerializationAllowed == 1
+        self.calls.append((attribute.id,))
+        grid, block = ([getattr(config, f"{kind}Dim{axis}") for axis in "XYZ"] for kind in ("grid", "block"))
+        return self.cuLaunchKernel(function, *grid, *block, config.sharedMemBytes, config.hStream, params, extra)
 
     def cuLaunchKernel(self, function: bytes, *rest: int) -> tuple[Status]:
         assert self.contexts == 1
@@ -147,6 +159,17 @@ def test_a_launch_carries_its_arguments(bindings: SimpleNamespace, tmp_path: Pat
         *[(b"divide", 3, 1, 2, 256, 1, 1, 64, 77, (1 << 40, 0.5, -5), 0)] * 2,
     ]
     assert device.launches == 2
+
+
+def test_an_early_kernel_may_start_before_its_turn(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    device = bindings.module.CudaDevice(tmp_path)
+    early = Kernel("elementwise", "divide", early=True)
+    device.launch(early, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
+    launched = (b"divide", 3, 1, 2, 256, 1, 1, 64, 77, (1 << 40, 0.5, -5), 0)
+    assert bindings.driver.calls[1:] == [("early",), launched]
+    device.starts_early = False  # a GPU that has no such launches
+    device.launch(early, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
+    assert bindings.driver.calls[3:] == [launched]
 
 
 def test_more_shared_memory_is_asked_for_once(bindings: SimpleNamespace, tmp_path: Path) -> None:

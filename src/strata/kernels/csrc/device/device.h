@@ -2,6 +2,7 @@
 //
 //     STRATA_KERNEL(name, (params))  a kernel; parameters are pointers, int64_t and float only
 //     STRATA_KERNEL_OF(threads, name, (params))  the same, for blocks of exactly that many threads
+//     STRATA_KERNEL_UP_TO(threads, name, (params))  the same, for blocks of at most that many
 //     thread_x(), block_x(), block_y(), block_z(), block_size(), grid_x()
 //     lane() = thread_x() % 32, warp() = thread_x() / 32: groups of 32 lanes, whatever the width of the hardware's wave
 //     barrier()                      the whole block; every thread that has not ended must come to the same place
@@ -13,6 +14,9 @@
 //     fma(a, b, c)                   one rounding; square_root(x) IEEE; dot4(a, b, c) four signed bytes each, plus c
 //     atomic_add, atomic_max         on int32_t, the old value; floats are never added atomically
 //     load_volatile, store_volatile, fence_system, fence_device
+//     start_next()                   what is launched next may start now, if it is an early kernel (device.py)
+//     after_previous()               of an early kernel: returns when all that was launched before it is done. Until then
+//                                    it may read only what no kernel writes; it comes here before it ends
 //     load16(p), load8(p), load4(p)  words of aligned memory; prefetch(p) a hint
 //
 // Every operation rounds as written (no contraction, no flush to zero, IEEE division), so that a kernel gives the bits

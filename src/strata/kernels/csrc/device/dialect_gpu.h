@@ -12,6 +12,7 @@
 
 #define STRATA_KERNEL(name, params) extern "C" __global__ void name params
 #define STRATA_KERNEL_OF(threads, name, params) extern "C" __global__ __launch_bounds__(threads) void name params
+#define STRATA_KERNEL_UP_TO(threads, name, params) STRATA_KERNEL_OF(threads, name, params)
 #define SHARED(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 #define DYNAMIC_SHARED(type, name)                                                       \
     extern __shared__ __attribute__((aligned(16))) unsigned char strata_dynamic_shared[]; \
@@ -60,6 +61,8 @@ STRATA_INLINE int32_t dot4(int32_t a, int32_t b, int32_t c) {
     return c;
 }
 STRATA_INLINE void prefetch(const void*) {}
+STRATA_INLINE void start_next() {}
+STRATA_INLINE void after_previous() {}
 
 #else
 
@@ -70,6 +73,13 @@ template <class T>
 STRATA_INLINE T shuffle(T v, int source) { return __shfl_sync(0xffffffffu, v, source); }
 STRATA_INLINE uint32_t ballot(bool is) { return __ballot_sync(0xffffffffu, is); }
 STRATA_INLINE int32_t dot4(int32_t a, int32_t b, int32_t c) { return __dp4a(a, b, c); }
+#if __CUDA_ARCH__ >= 900
+STRATA_INLINE void start_next() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+STRATA_INLINE void after_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+STRATA_INLINE void start_next() {}
+STRATA_INLINE void after_previous() {}
+#endif
 STRATA_INLINE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 #if __CUDA_ARCH__ >= 800  // one instruction

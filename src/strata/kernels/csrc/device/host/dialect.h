@@ -15,6 +15,7 @@
 
 #define STRATA_KERNEL(name, params) STRATA_KERNEL_(name, params, 0)
 #define STRATA_KERNEL_OF(threads, name, params) STRATA_KERNEL_(name, params, threads)
+#define STRATA_KERNEL_UP_TO(threads, name, params) STRATA_KERNEL_(name, params, 0)
 #define STRATA_KERNEL_(name, params, threads)                                                             \
     static void name params;                                                                              \
     [[maybe_unused]] static const bool name##_known = ::strata::simt::remember<&name>(STRATA_UNIT, #name, threads); \
@@ -110,5 +111,7 @@ STRATA_INLINE void store_volatile(T* p, T v) { *const_cast<volatile T*>(p) = v; 
 STRATA_INLINE void fence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 STRATA_INLINE void fence_device() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 STRATA_INLINE void prefetch(const void*) {}
+STRATA_INLINE void start_next() {}
+STRATA_INLINE void after_previous() {}
 
 }  // namespace strata::STRATA_ISA
