@@ -76,10 +76,27 @@ STRATA_INLINE bool keeps(const TokenBorder& border, uint32_t key, int64_t id) {
     return key > border.key || (key == border.key && id <= border.id);
 }
 
+// use(i, values[i]) for every i, some reads ahead of their use.
+template <class Use>
+STRATA_INLINE void each_value(const float* values, int64_t count, const Use& use) {
+    constexpr int at_once = 8;
+    int64_t i = thread_x();
+    KEEP_ROLLED
+    for (; i + (at_once - 1) * kChooseThreads < count; i += at_once * kChooseThreads) {
+        float v[at_once];
+        UNROLL
+        for (int k = 0; k < at_once; ++k) v[k] = values[i + k * kChooseThreads];
+        UNROLL
+        for (int k = 0; k < at_once; ++k) use(i + k * kChooseThreads, v[k]);
+    }
+    KEEP_ROLLED
+    for (; i < count; i += kChooseThreads) use(i, values[i]);
+}
+
 // What a row's block shares.
 struct ChooseMemory {
     int32_t* bins;  // [kDigits][kParts]
-    int64_t* sums;  // [kChooseThreads]
+    int64_t* sums;  // [33]
     int64_t* found; // [4]
 };
 
@@ -97,16 +114,39 @@ STRATA_INLINE void add_to_bin(int32_t* bins, int bin, int64_t amount) {
     }
 }
 
-// From the top bin down: the bin where the run reaches `wanted` (0 when it never does), and the run above it. Thread 0.
-STRATA_INLINE void find_bin(const ChooseMemory& memory, int bins, int64_t run, int64_t wanted) {
-    int bin = bins - 1;
-    int64_t here = in_bin(memory.bins, bin);
-    while (bin > 0 && run + here < wanted) {
-        run += here;
-        here = in_bin(memory.bins, --bin);
+STRATA_INLINE int64_t from_lane(int64_t v, int source) {
+    const int32_t low = shuffle(static_cast<int32_t>(v), source), high = shuffle(static_cast<int32_t>(v >> 32), source);
+    return static_cast<int64_t>(high) << 32 | static_cast<uint32_t>(low);
+}
+
+// What the threads before this one have, all together. `sums`: a place per 32 threads, which may be used again after the
+// next barrier.
+STRATA_INLINE int64_t before_me(int64_t mine, int64_t* sums) {
+    int64_t run = mine;
+    for (int step = 1; step < 32; step *= 2) {
+        const int64_t other = from_lane(run, (lane() - step) & 31);
+        if (lane() >= step) run += other;
     }
-    memory.found[0] = bin;
-    memory.found[1] = run;
+    if (lane() == 31) sums[warp()] = run;
+    barrier();
+    for (int w = 0; w < warp(); ++w) run += sums[w];
+    return run - mine;
+}
+
+// From the top bin down: the bin where the run reaches `wanted` (0 when it never does), and the run above it, in
+// memory.found after the next barrier. Thread t has bins 2 t and 2 t + 1 from the top.
+STRATA_INLINE void find_bin(const ChooseMemory& memory, int bins, int64_t run, int64_t wanted) {
+    const int top = bins - 1 - 2 * thread_x();
+    const int64_t first = top > 0 ? in_bin(memory.bins, top) : 0, second = top > 0 ? in_bin(memory.bins, top - 1) : 0;
+    run += before_me(first + second, memory.sums);
+    if (top <= 0) return;
+    if (run < wanted && (run + first >= wanted)) {
+        memory.found[0] = top;
+        memory.found[1] = run;
+    } else if (run + first < wanted && (run + first + second >= wanted || top == 1)) {
+        memory.found[0] = top - 1;
+        memory.found[1] = run + first;
+    }
 }
 
 // The least likely token of the shortest run of likeliest tokens whose amounts reach `wanted`: each token's amount is
@@ -120,13 +160,13 @@ STRATA_INLINE TokenBorder find_border(const float* values, const int64_t* weight
         const int shift = kShifts[pass], bins = shift ? kDigits : kDigits / 2;
         for (int i = thread_x(); i < kDigits * kParts; i += kChooseThreads) memory.bins[i] = 0;
         barrier();
-        for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
-            const uint32_t key = key_of(values[i]);
-            if ((key & mask) != prefix) continue;
+        each_value(values, count, [&](int64_t i, float value) {
+            const uint32_t key = key_of(value);
+            if ((key & mask) != prefix) return;
             add_to_bin(memory.bins, static_cast<int>(key >> shift & static_cast<uint32_t>(bins - 1)), weights ? weights[i] : 1);
-        }
+        });
         barrier();
-        if (thread_x() == 0) find_bin(memory, bins, run, wanted);
+        find_bin(memory, bins, run, wanted);
         barrier();
         prefix |= static_cast<uint32_t>(memory.found[0]) << shift;
         mask |= static_cast<uint32_t>(bins - 1) << shift;
@@ -139,11 +179,8 @@ STRATA_INLINE TokenBorder find_border(const float* values, const int64_t* weight
     int64_t mine = 0;
     for (int64_t i = begin; i < end; ++i)
         if (key_of(values[i]) == prefix) mine += weights ? weights[i] : 1;
-    memory.sums[thread_x()] = mine;
     if (thread_x() == 0) memory.found[2] = count;
-    barrier();
-    int64_t before = run;
-    for (int t = 0; t < thread_x(); ++t) before += memory.sums[t];
+    int64_t before = run + before_me(mine, memory.sums);
     if (before < wanted && before + mine >= wanted)
         for (int64_t i = begin; i < end; ++i) {
             if (key_of(values[i]) != prefix) continue;
@@ -168,13 +205,10 @@ struct Wish {
 constexpr double kLargestWeight = 17592186044416.0;  // 2^44
 
 STRATA_INLINE int64_t sum_of_block(int64_t mine, int64_t* sums) {
-    sums[thread_x()] = mine;
+    const int64_t before = before_me(mine, sums);
+    if (thread_x() == kChooseThreads - 1) sums[32] = before + mine;
     barrier();
-    for (int half = kChooseThreads / 2; half > 0; half /= 2) {
-        if (thread_x() < half) sums[thread_x()] += sums[thread_x() + half];
-        barrier();
-    }
-    const int64_t all = sums[0];
+    const int64_t all = sums[32];
     barrier();
     return all;
 }
@@ -183,12 +217,12 @@ STRATA_INLINE int64_t sum_of_block(int64_t mine, int64_t* sums) {
 STRATA_INLINE int64_t weigh(const float* values, int64_t count, float largest, float temperature,
                             const TokenBorder& border, int64_t* weights, int64_t* sums) {
     int64_t mine = 0;
-    for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
-        const float e = shared_exp((values[i] - largest) / temperature);
-        const int64_t weight = keeps(border, key_of(values[i]), i) ? static_cast<int64_t>(e * 17592186044416.0f) : 0;
+    each_value(values, count, [&](int64_t i, float value) {
+        const float e = shared_exp((value - largest) / temperature);
+        const int64_t weight = keeps(border, key_of(value), i) ? static_cast<int64_t>(e * 17592186044416.0f) : 0;
         weights[i] = weight;
         mine += weight;
-    }
+    });
     return sum_of_block(mine, sums);
 }
 
@@ -196,11 +230,11 @@ STRATA_INLINE int64_t weigh(const float* values, int64_t count, float largest, f
 STRATA_INLINE int64_t narrow(const float* values, int64_t count, const TokenBorder& border, double least,
                              int64_t* weights, int64_t* sums) {
     int64_t mine = 0;
-    for (int64_t i = thread_x(); i < count; i += kChooseThreads) {
+    each_value(values, count, [&](int64_t i, float value) {
         int64_t weight = weights[i];
-        if (!keeps(border, key_of(values[i]), i) || static_cast<double>(weight) < least) weights[i] = weight = 0;
+        if (!keeps(border, key_of(value), i) || static_cast<double>(weight) < least) weights[i] = weight = 0;
         mine += weight;
-    }
+    });
     return sum_of_block(mine, sums);
 }
 
@@ -210,10 +244,7 @@ STRATA_INLINE void find_mark(const int64_t* weights, int64_t count, int64_t mark
     const int64_t end = begin + each < count ? begin + each : count;
     int64_t mine = 0;
     for (int64_t i = begin; i < end; ++i) mine += weights[i];
-    sums[thread_x()] = mine;
-    barrier();
-    int64_t run = 0;
-    for (int t = 0; t < thread_x(); ++t) run += sums[t];
+    int64_t run = before_me(mine, sums);
     if (run > mark || run + mine <= mark) return;
     int64_t i = begin;
     while ((run += weights[i]) <= mark) ++i;
@@ -243,7 +274,7 @@ STRATA_KERNEL_OF(kChooseThreads, choose_tokens,
                   const int32_t* top_k, const double* top_p, const double* min_p, const double* uniform,
                   int64_t* weights, int32_t* tokens, int64_t count, int64_t pieces)) {
     SHARED(int32_t, bins, kDigits * kParts);
-    SHARED(int64_t, sums, kChooseThreads);
+    SHARED(int64_t, sums, 33);
     SHARED(int64_t, found, 4);
     const int64_t row = block_x();
     Candidate best = {best_values[row * pieces], best_ids[row * pieces]};
