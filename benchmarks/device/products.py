@@ -4,9 +4,8 @@ Dense: GB/s of weights for 1 .. 32 rows, over more than 500 MB of distinct matri
 call in the shape of Flash-Next (hidden 2560, width 640, 10 of many experts), likewise, and of each of its parts.
 """
 
-import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from strata.kernels.native import FORMAT_CODES, Native
 from strata.kernels.views import ExpertBank, Weight
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from timing import graph_us
+
 from kernels.product_data import activations, differing, weight
 
 HIDDEN, WIDTH, TOP_K = 2560, 640, 10
@@ -34,26 +35,6 @@ LIMIT_GBS = 4450.0
 DENSE = ("Q8_0", "Q4_0", "IQ4_NL", "Q4_K", "Q5_K", "Q6_K", "IQ3_S", "IQ2_XS", "MXFP4", "NVFP4", "BF16", "FP8")
 EXPERTS = (("Q8_0", "Q8_0"), ("IQ4_NL", "IQ4_NL"), ("Q4_K", "IQ4_NL"), ("IQ3_S", "IQ4_NL"))
 """Formats of gate and up, and of down."""
-
-Seconds = float
-
-
-def timed(work: Callable[[], None], repeats: int = 7) -> Seconds:
-    """Median time of a captured graph of `work` on an NVIDIA GPU."""
-    work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    times = []
-    for _ in range(repeats):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end) / 1e3)
-    return statistics.median(times[1:])
 
 
 def on_device(device: Device, x: torch.Tensor) -> torch.Tensor:
@@ -90,9 +71,10 @@ def small_bank(rng: np.random.Generator, gate: str, down: str, count: int) -> Ex
     return ExpertBank(tuple(ups[:count]), tuple(ups[count:]), tuple(downs))
 
 
-def check_experts(device: Device, cpu: CpuOps) -> dict[str, int]:
+def check_experts(device: Device, cpu: CpuOps, formats: Sequence[tuple[str, str]]) -> dict[str, int]:
+    """The same for experts, by the formats of gate and up, and of down."""
     wrong = {}
-    for gate, down in (*EXPERTS, ("Q4_K", "Q5_0"), ("BF16", "F16")):
+    for gate, down in formats:
         rng = np.random.default_rng(3)
         bank = small_bank(rng, gate, down, 12)
         table = table_of(device, bank)
@@ -115,9 +97,9 @@ def dense_rates(device: Device, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for rows in (1, 2, 4, 8, 32):
         inputs = launch.quantise(device, on_device(device, activations(rows, HIDDEN, rng)), {w.format})
-        seconds = timed(lambda inputs=inputs: [linear_gpu.of_format(device, inputs, w.format, [one]) for one in ws])
-        rate = weight_bytes(w) * len(ws) / seconds / 1e9
-        found[str(rows)] = {"us": seconds / len(ws) * 1e6, "gbs": rate, "share": rate / LIMIT_GBS}
+        us = graph_us(lambda inputs=inputs: [linear_gpu.of_format(device, inputs, w.format, [one]) for one in ws])
+        rate = weight_bytes(w) * len(ws) / us / 1e3
+        found[str(rows)] = {"us": us / len(ws), "gbs": rate, "share": rate / LIMIT_GBS}
     return found
 
 
@@ -148,9 +130,9 @@ def expert_rates(device: Device, gate: str, down: str) -> dict[str, Any]:
             for i in ids:
                 experts_gpu.experts(device, x, i, factors, table)
 
-        seconds = timed(calls) / len(ids)
-        least = rows * TOP_K * expert_bytes / LIMIT_GBS / 1e9
-        found[str(rows)] = {"us": seconds * 1e6, "limit_us": least * 1e6, "share": least / seconds}
+        us = graph_us(calls) / len(ids)
+        least = rows * TOP_K * expert_bytes / LIMIT_GBS / 1e3
+        found[str(rows)] = {"us": us, "limit_us": least, "share": least / us}
         if rows in (1, 8):
             found[f"parts of {rows}"] = parts(device, x, ids, factors, table)
     del bank
@@ -175,8 +157,7 @@ def parts(
         "combine": lambda _: experts_gpu.combine(device, results, factors, y),
     }
     return {
-        name: timed(lambda case=case: [case(i) for i in range(len(ids))]) / len(ids) * 1e6
-        for name, case in cases.items()
+        name: graph_us(lambda case=case: [case(i) for i in range(len(ids))]) / len(ids) for name, case in cases.items()
     }
 
 
@@ -184,27 +165,27 @@ def run(device: Device, out: dict[str, Any]) -> None:
     """Differing values by format, then rates; on the emulator the bits alone."""
     cpu = CpuOps(Native())
     out["differing_dense"] = check_dense(device, cpu)
-    out["differing_experts"] = check_experts(device, cpu)
+    out["differing_experts"] = check_experts(device, cpu, (*EXPERTS, ("Q4_K", "Q5_0"), ("BF16", "F16")))
     if device.torch_device.type != "cuda":
         return
     out["experts"] = {}
     for gate, down in EXPERTS:
         out["experts"][f"{gate}+{down}"] = expert_rates(device, gate, down)
-    out["blocks_per_processor"] = sweep(device)
+    out["groups"] = sweep(device)
     out["dense"] = {}
     for name in DENSE:
         out["dense"][name] = dense_rates(device, name)
 
 
 def sweep(device: Device) -> dict[str, Any]:
-    """Rates with other numbers of resident blocks."""
-    found, usual = {}, launch.BLOCKS_PER_PROCESSOR
-    for blocks in (1, 3, 4):
-        launch.BLOCKS_PER_PROCESSOR = blocks
-        found[str(blocks)] = {
+    """Rates with other numbers of groups of lanes."""
+    found, usual = {}, launch.MOST_GROUPS
+    for groups in (8, 12, 14):
+        launch.MOST_GROUPS = groups
+        found[str(groups)] = {
             "IQ3_S+IQ4_NL": expert_rates(device, "IQ3_S", "IQ4_NL"),
             "Q8_0": dense_rates(device, "Q8_0"),
             "Q4_K": dense_rates(device, "Q4_K"),
         }
-    launch.BLOCKS_PER_PROCESSOR = usual
+    launch.MOST_GROUPS = usual
     return found

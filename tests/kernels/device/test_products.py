@@ -86,7 +86,39 @@ def test_what_does_not_fit_is_refused() -> None:
         gpu.linear(device, x.double(), [w])
 
 
-def test_shared_memory_is_what_the_kernels_use() -> None:
-    """The emulator stops a kernel that goes beyond; here also that no format asks for more than a block may have."""
+def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
+    """The emulator stops a kernel that goes beyond what it asked for."""
+    device = HostDevice()
     for name in FORMAT_CODES:
-        assert 0 < launch.shared_bytes(FORMATS[name]) <= 227 << 10
+        for size in (1, 2, 8):
+            terms = launch.terms_bytes(size)
+            for streams, beside in ((1, 0), (2, 0), (1, terms)):
+                shape = launch.shape(device, FORMATS[name], 10_000, streams, beside)
+                assert shape.shared <= 227 << 10
+                assert shape.threads == 32 * launch.MOST_GROUPS
+                assert shape.blocks == device.processors
+
+
+def test_a_launch_has_groups_for_its_units() -> None:
+    device, fmt = HostDevice(), FORMATS["Q4_K"]
+    assert launch.shape(device, fmt, 1) == launch.Shape(1, 4 * 32, 4 * launch.ring_bytes(fmt, 1))
+    assert launch.shape(device, fmt, 2 * 17).threads == 9 * 32  # two rounds of nine, not sixteen and one
+
+
+def test_rows_shorter_than_a_step_of_lanes() -> None:
+    """Lanes that never leave the first of a unit's two rows."""
+    rng = np.random.default_rng(15)
+    for name, cols in (("Q8_0", 32), ("Q8_0", 96), ("IQ3_S", 256), ("Q6_K", 256), ("Q4_0", 992), ("Q4_0", 1024)):
+        w, x = weight(name, 5, cols, rng), activations(2, cols, rng)
+        assert differing(gpu.linear(HostDevice(order=2), x, [w])[0], naive.linear(x, [w])[0]) == 0
+
+
+def test_values_move_lanes_with_their_row() -> None:
+    """Control: the second of two rows that share a step is not the first one's sum."""
+    rng = np.random.default_rng(16)
+    w, x = weight("Q4_0", 2, 2560, rng), activations(1, 2560, rng)
+    (got,) = gpu.linear(HostDevice(), x, [w])
+    swapped = Weight(w.format, 2, 2560, (w.planes[0].flip(0).contiguous(),))
+    (turned,) = gpu.linear(HostDevice(), x, [swapped])
+    assert differing(turned.flip(1).contiguous(), got) == 0
+    assert differing(turned, got) == 2

@@ -27,10 +27,9 @@ JOB_WORDS = 12
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """The pairs of some rows by expert: `jobs` as csrc/device/expert_table.h, `arrived` int32 zeros for gate and up."""
+    """The pairs of some rows by expert: `jobs` as csrc/device/expert_table.h."""
 
     jobs: torch.Tensor
-    arrived: torch.Tensor
     rows: int
     top_k: int
 
@@ -65,13 +64,12 @@ def experts(
 def group(device: Device, ids: torch.Tensor, table: ExpertTable) -> Grouped:
     """The pairs of ids int32 [rows, top_k], rows at most WINDOW, by the experts that this device computes."""
     rows, top_k = ids.shape
-    pairs, blocks = rows * top_k, table.width // 32
+    pairs = rows * top_k
     jobs = device.empty(4 + JOB_WORDS * pairs, dtype=torch.int32)
-    arrived = device.empty(pairs, max(1, blocks), dtype=torch.int32)
-    kernel, entries = Kernel("experts", "group_pairs"), table.entries.data_ptr()
-    found = (jobs.data_ptr(), arrived.data_ptr(), blocks)
-    device.launch(kernel, (1, 1, 1), THREADS, 8 * pairs, ids.data_ptr(), pairs, entries, *found)
-    return Grouped(jobs, arrived, rows, top_k)
+    kernel = Kernel("experts", "group_pairs", early=True)
+    known = (ids.data_ptr(), pairs, table.entries.data_ptr(), jobs.data_ptr())
+    device.launch(kernel, (1, 1, 1), THREADS, 8 * pairs, *known)
+    return Grouped(jobs, rows, top_k)
 
 
 def pair_results(device: Device, x: torch.Tensor, grouped: Grouped, table: ExpertTable, results: torch.Tensor) -> None:
@@ -89,24 +87,22 @@ def middle_of(device: Device, inputs: launch.Inputs, grouped: Grouped, table: Ex
     gate, up, down = table.formats
     pairs, width = grouped.pairs, table.width
     h = device.empty(pairs, width)
-    layouts = [launch.records(device, pairs, width, sub, set(down)) for sub in (32, 16)]
-    middle = launch.Inputs(h, *layouts)
-    places = [launch.address_of(layout) for layout in layouts]
     fmt = table.fused
-    if fmt is not None:
-        kernel = Kernel(launch.unit(fmt), f"gate_up_{grouped.size}")
-        grid = (launch.blocks(device, pairs * width), 1, 1)
+    if fmt is not None and fmt.kind == "codes":
+        kernel = Kernel(launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
+        shape = launch.shape(device, fmt, pairs * -(-width // launch.LINES), streams=2)
         known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), grouped.top_k, table.hidden)
-        out = (h.data_ptr(), width, *places, grouped.arrived.data_ptr())
-        device.launch(kernel, grid, THREADS, launch.shared_bytes(fmt), *known, *out)
-        return middle
+        device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, h.data_ptr(), width)
+        return launch.quantise(device, h, set(down))
     both = device.empty(2, pairs, width)
     for kind, formats in enumerate((gate, up)):
         for one in formats:
             one_matrix(device, inputs, grouped, table, kind, one, both[kind], grouped.top_k)
-    grid, sides = blocks_for(pairs * -(-width // 32) * 32), (both[0].data_ptr(), both[1].data_ptr())
-    device.launch(Kernel("inputs", "gate_rows"), grid, THREADS, 0, *sides, h.data_ptr(), *places, pairs, width)
-    return middle
+    layouts = [launch.records(device, pairs, width, sub, set(down)) for sub in (32, 16)]
+    places = (h.data_ptr(), *map(launch.address_of, layouts))
+    grid, sides = blocks_for(-(-pairs * width // 32) * 8), (both[0].data_ptr(), both[1].data_ptr())
+    device.launch(Kernel("inputs", "gate_rows", early=True), grid, THREADS, 0, *sides, *places, pairs, width)
+    return launch.Inputs(h, *layouts)
 
 
 def one_matrix(
@@ -126,12 +122,12 @@ def one_matrix(
     rows = table.hidden if kind == 2 else table.width
     cols = table.width if kind == 2 else table.hidden
     packed = launch.is_packed(fmt, cols)
-    each = launch.packed_rows(grouped.size) if packed else launch.LINES
-    shared = launch.packed_bytes(fmt, grouped.size) if packed else launch.shared_bytes(fmt)
-    kernel = Kernel(launch.unit(fmt), f"{'packed' if packed else 'one_matrix'}_{grouped.size}")
-    grid = (launch.blocks(device, grouped.pairs * -(-rows // each)), 1, 1)
+    each, terms = (launch.packed_rows(grouped.size), launch.terms_bytes(grouped.size)) if packed else (launch.LINES, 0)
+    shape = launch.shape(device, fmt, grouped.pairs * -(-rows // each), terms=terms)
+    kernel = Kernel(launch.unit(fmt), f"{'packed' if packed else 'one_matrix'}_{grouped.size}", early=True)
     known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), top_k, cols)
-    device.launch(kernel, grid, THREADS, shared, *known, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
+    out = (y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
+    device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 
 
 def combine(device: Device, results: torch.Tensor, weights: torch.Tensor, y: torch.Tensor) -> None:
@@ -141,4 +137,5 @@ def combine(device: Device, results: torch.Tensor, weights: torch.Tensor, y: tor
     floats(device, "combine: weights", weights, (rows, top_k))
     floats(device, "combine: y", y, (rows, hidden))
     places = (results.data_ptr(), weights.data_ptr(), y.data_ptr())
-    device.launch(Kernel("experts", "combine"), blocks_for(rows * hidden), THREADS, 0, *places, rows, top_k, hidden)
+    kernel = Kernel("experts", "combine", early=True)
+    device.launch(kernel, blocks_for(rows * hidden), THREADS, 0, *places, rows, top_k, hidden)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 from strata.kernels.linear import launch
 from strata.kernels.views import Weight
@@ -46,12 +46,12 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         before += weight.rows
     y = device.empty(rows * before)
     size = launch.bucket(rows, ROWS)
-    grid = (launch.blocks(device, units), -(-rows // size), 1)
-    kernel = Kernel(launch.unit(fmt), f"linear_{size}")
+    shape = launch.shape(device, fmt, units)
+    grid = (shape.blocks, -(-rows // size), 1)
+    kernel = Kernel(launch.unit(fmt), f"linear_{size}", early=True)
     matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
     if rows:
-        device.launch(
-            kernel, grid, THREADS, launch.shared_bytes(fmt), matrices, len(weights), units, at, y.data_ptr(), rows, cols
-        )
+        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols)
+        device.launch(kernel, grid, shape.threads, shape.shared, *known)
     ends = [(weight.rows, rows * offset) for weight, offset in zip(weights, table[4::8], strict=True)]
     return [y[start : start + rows * count].view(rows, count) for count, start in ends]

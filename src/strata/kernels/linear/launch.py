@@ -9,19 +9,28 @@ from strata.kernels.exact import BLOCK, LANES
 from strata.quant.format import QuantFormat
 
 LINES = 2
-"""Rows of weights that a group of lanes does at once."""
+"""Rows of a unit of weights, which a group of lanes does from beginning to end."""
 
 MOST_ROWS = 8
 """Rows of x that share one reading of the weights; more rows are done in several groups."""
 
-BLOCKS_PER_PROCESSOR = 2
-"""What stays resident: a launch has no more blocks, since each takes units in turn."""
+MOST_GROUPS = 16
+"""Groups of lanes of a block; a launch has one block for each processor."""
 
-GRID_WORDS = {"IQ3_S": 512, "IQ3_XXS": 256, "IQ2_XXS": 512, "IQ2_XS": 1024, "IQ2_S": 2048, "IQ1_S": 4096, "IQ1_M": 4096}
-"""Words of shared memory that the formats with code grids fill."""
+TABLE_WORDS = {
+    **dict.fromkeys(("IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "NVFP4_PAIRS"), 128),
+    **{"IQ3_S": 512 * 32, "IQ3_XXS": 256, "IQ2_XXS": 512, "IQ2_XS": 1024, "IQ2_S": 2048, "IQ1_S": 4096, "IQ1_M": 4096},
+}
+"""Words of shared memory that formats with tables of values fill (Unpack<F>::table_words)."""
 
-RING_BYTES = 7168
-"""Bytes on their way to each group of lanes, about (products_run.h)."""
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Blocks and threads of a launch, and its dynamic shared memory."""
+
+    blocks: int
+    threads: int
+    shared: int
 
 
 def unit(fmt: QuantFormat) -> str:
@@ -30,43 +39,42 @@ def unit(fmt: QuantFormat) -> str:
 
 
 def step_bytes(fmt: QuantFormat) -> int:
-    """Bytes of a weight's row that a group of lanes takes at once."""
-    if fmt.kind == "float":
-        return LANES * (8 if fmt.block_bytes == 4 else 16) * fmt.block_bytes
+    """Bytes of 32 sub-blocks of a weight's row."""
     return LANES * fmt.sub // fmt.block * fmt.block_bytes
 
 
-def ring_bytes(fmt: QuantFormat, lines: int) -> int:
-    """Shared memory in which bytes arrive for one group of lanes (products_run.h says the same)."""
-    stage = lines * ((step_bytes(fmt) + 31) // 16 * 16 + 16)
-    return stage * min(8, max(2, RING_BYTES // stage))
+def ring_bytes(fmt: QuantFormat, streams: int) -> int:
+    """Shared memory in which bytes arrive for one group of lanes (products_stream.h)."""
+    if fmt.kind == "float":
+        return 0
+    step = step_bytes(fmt)
+    stage = (5 if step <= 640 else 2) * step
+    return 2 * streams * ((stage + 31) // 16 * 16 + 16)
 
 
-def shared_bytes(fmt: QuantFormat) -> int:
-    """Dynamic shared memory of a block: the format's grid and a ring for each group."""
-    return 4 * GRID_WORDS.get(fmt.name, 0) + THREADS // LANES * ring_bytes(fmt, LINES)
+def shape(device: Device, fmt: QuantFormat, units: int, streams: int = 1, terms: int = 0) -> Shape:
+    """A launch for so many units of `streams` streams, whose groups of lanes use `terms` bytes beside their rings."""
+    each = -(-units // device.processors)
+    rounds = max(1, -(-each // MOST_GROUPS))
+    groups = max(4, -(-each // rounds))
+    shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * (ring_bytes(fmt, streams) + terms)
+    return Shape(max(1, min(units, device.processors)), groups * LANES, shared)
 
 
 def packed_rows(size: int) -> int:
-    """Rows of weights that a group does at once in the packed form, for so many rows of x (products_packed.h)."""
+    """Rows of a unit in the packed form, for so many rows of x (products_packed.h)."""
     return 8 if size <= 2 else 4
 
 
-def packed_bytes(fmt: QuantFormat, size: int) -> int:
-    """`shared_bytes` of the packed form: with the terms of each group."""
+def terms_bytes(size: int) -> int:
+    """Bytes of a group's terms in the packed form."""
     rows = packed_rows(size)
-    terms = size * rows * (LANES + LANES // rows) * 4
-    return 4 * GRID_WORDS.get(fmt.name, 0) + THREADS // LANES * (ring_bytes(fmt, 1) + terms)
+    return size * rows * (LANES + LANES // rows) * 4
 
 
 def is_packed(fmt: QuantFormat, cols: int) -> bool:
     """Whether rows are so short that several are packed into the lanes of a step."""
     return fmt.kind == "codes" and cols // fmt.sub < LANES
-
-
-def blocks(device: Device, units: int) -> int:
-    """Blocks for so many units, a group of lanes each at a time."""
-    return max(1, min(-(-units // (THREADS // LANES)), BLOCKS_PER_PROCESSOR * device.processors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +98,7 @@ def records(device: Device, rows: int, cols: int, sub: int, formats: set[QuantFo
     """Memory for quantised rows (csrc/device/quantised_rows.h) if one of the formats needs them with this `sub`."""
     if not any(fmt.kind == "codes" and fmt.sub == sub for fmt in formats):
         return None
-    return device.empty(rows, -(-cols // (LANES * sub)), LANES * sub + 8 * LANES, dtype=torch.uint8)
+    return device.empty(rows, -(-cols // (LANES * sub)), LANES * (sub + 8), dtype=torch.uint8)
 
 
 def address_of(x: torch.Tensor | None) -> int:
@@ -106,8 +114,8 @@ def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Inpu
         return inputs
     if cols % BLOCK:
         raise ValueError(f"rows of {cols} values cannot be quantised: not a multiple of {BLOCK}")
-    grid = blocks_for(rows * cols)
-    kernel = Kernel("inputs", "quantise_rows")
+    grid = blocks_for(rows * cols // 4)
+    kernel = Kernel("inputs", "quantise_rows", early=True)
     device.launch(kernel, grid, THREADS, 0, x.data_ptr(), address_of(inputs.by32), address_of(inputs.by16), rows, cols)
     return inputs
 

@@ -127,7 +127,7 @@ def panels(device: Device, count: int, rows: int, cols: int, formats: Sequence[Q
 def unpack_bytes(fmt: QuantFormat) -> int:
     """Shared memory of the unpacking kernels (prompt_unpack.h)."""
     piece = (launch.step_bytes(fmt) + 31) // 16 * 16 + 16
-    return 4 * launch.GRID_WORDS.get(fmt.name, 0) + (2 if fmt.minima else 1) * 4 * 32 * 33 + 32 * piece
+    return 4 * launch.TABLE_WORDS.get(fmt.name, 0) + (2 if fmt.minima else 1) * 4 * 32 * 33 + 32 * piece
 
 
 def unpack(device: Device, weight: Weight) -> Panels:

@@ -17,9 +17,16 @@
 
 namespace strata::STRATA_ISA {
 
+// v, which the compiler then keeps in a register: it would rather compute it again at each use. All lanes take part.
+STRATA_INLINE int32_t keep(int32_t v) { return shuffle(v, lane()); }
+
 #if defined(__CUDA_ARCH__)
-// Byte i of the result is byte (selector >> 4 i) & 7 of the eight bytes of b:a.
-STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) { return __byte_perm(a, b, selector); }
+// Byte i of the result is byte selector >> 4 i & 15, below 8, of the eight bytes of b:a.
+STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+    uint32_t out;  // __byte_perm would mask the selector first
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
+    return out;
+}
 // The low word of high:low >> bits, bits < 32.
 STRATA_INLINE uint32_t shift_pair(uint32_t low, uint32_t high, uint32_t bits) {
     return __funnelshift_r(low, high, bits);
@@ -44,19 +51,27 @@ STRATA_INLINE uint32_t add_bytes(uint32_t a, uint32_t b) {
 // Bit i of a nibble in bit 0 of byte i.
 STRATA_INLINE uint32_t spread_bits(uint32_t nibble) { return nibble * 0x00204081u & 0x01010101u; }
 
-// 255 in byte i when bit i of a nibble is set.
-STRATA_INLINE uint32_t spread_mask(uint32_t nibble) { return spread_bits(nibble) * 255u; }
-
 // Two-bit field i of a byte in byte i.
 STRATA_INLINE uint32_t spread_pairs(uint32_t byte) {
     const uint32_t two = byte | byte << 6;
     return (two | two << 12) & 0x03030303u;
 }
 
+// 255 in byte i when bit i of a nibble is set: the product has bit i at the top of byte i.
+#if defined(__CUDA_ARCH__)
+STRATA_INLINE uint32_t sign_mask(uint32_t nibble) {
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %1, 0xba98;" : "=r"(out) : "r"(nibble * 0x10204080u));
+    return out;
+}
+#else
+STRATA_INLINE uint32_t sign_mask(uint32_t nibble) { return (nibble * 0x10204080u >> 7 & 0x01010101u) * 255u; }
+#endif
+
 // Bytes v, 1 .. 127, with the signs of the bits of a nibble.
 STRATA_INLINE uint32_t with_signs(uint32_t v, uint32_t nibble) {
-    const uint32_t bits = spread_bits(nibble);
-    return (v ^ bits * 255u) + bits;
+    const uint32_t mask = sign_mask(nibble);
+    return (v ^ mask) + (mask & 0x01010101u);
 }
 
 // A block of a weight in shared memory: byte `at` after `words`, which is aligned to 16. `at` is a multiple of `align`.

@@ -6,9 +6,10 @@
 namespace strata::STRATA_ISA {
 
 // ids [pairs], the expert of each pair. Experts of another tier get no job. Pairs of a job are in order, and so are jobs,
-// by their first pair. `arrived` [jobs, blocks] is cleared for the gate and up products. One block.
-STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry* table, Jobs* jobs, int32_t* arrived,
-                            int64_t blocks)) {
+// by their first pair. One block.
+STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry* table, Jobs* jobs)) {
+    start_next();
+    after_previous();
     DYNAMIC_SHARED(int32_t, shared);
     int32_t* const expert = shared;       // [pairs], -1 for another tier
     int32_t* const rank = shared + pairs;  // [pairs] of the pair among its expert's
@@ -35,12 +36,13 @@ STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry
         for (int p = 0; p < n; ++p) count += rank[p] >= 0 && rank[p] % job_pairs == 0;
         jobs->count = count;
     }
-    for (int64_t i = thread_x(); i < pairs * blocks; i += block_size()) arrived[i] = 0;
 }
 
 // y [rows, hidden] = sum over the ranks, in order, of weights [rows, top_k] times results [rows, top_k, hidden].
 STRATA_KERNEL(combine, (const float* results, const float* weights, float* y, int64_t rows, int64_t top_k,
                         int64_t hidden)) {
+    start_next();
+    after_previous();
     const int64_t at = element();
     if (at >= rows * hidden) return;
     const int64_t row = at / hidden, column = at % hidden;

@@ -1,7 +1,7 @@
 // Quantised products for a few rows of x, bit for bit as kernels/linear/naive.py (docs/numerics.md 1): one unit for each
 // STRATA_FORMAT, a struct of blocks.h or products_plain.h. The numbers in the kernels' names are T, the rows of x that
-// share one reading of the weights. Blocks have product_threads threads; a launch has as many blocks as stay resident.
-// Dynamic shared bytes: ring_bytes of kernels/linear/launch.py.
+// share one reading of the weights. A launch has as many groups of lanes as are resident, or fewer.
+// Dynamic shared bytes: kernels/linear/launch.py.
 #pragma once
 
 #include "products_packed.h"
@@ -9,51 +9,56 @@
 
 namespace strata::STRATA_ISA {
 
+template <class F, int T, class Work>
+STRATA_INLINE void run(Work& work, unsigned char* shared) {
+    if constexpr (is_plain<F>) run_floats<F, T>(work);
+    else run_rows<F, 1, T>(work, shared);
+}
+
 #define STRATA_LINEAR(T)                                                                                              \
-    STRATA_KERNEL_OF(product_threads, linear_##T,                                                                     \
-                     (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y, int64_t rows, \
-                      int64_t cols)) {                                                                                \
+    STRATA_KERNEL_UP_TO(product_threads, linear_##T,                                                                  \
+                        (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,            \
+                         int64_t rows, int64_t cols)) {                                                               \
         DYNAMIC_SHARED(unsigned char, shared);                                                                        \
         using F = STRATA_FORMAT;                                                                                      \
-        const LinearWork<F, 2, T> work = {matrices, x, y, count, rows, cols, units, static_cast<int64_t>(block_y()) * T}; \
-        run_products<F, 2, T>(work, shared);                                                                          \
+        LinearWork<F, 2, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,      \
+                                    static_cast<int>(cols)};                                                          \
+        run<F, T>(work, shared);                                                                                      \
     }
 
 #define STRATA_ONE_MATRIX(T)                                                                                          \
-    STRATA_KERNEL_OF(product_threads, one_matrix_##T,                                                                 \
-                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
-                      float* y, int64_t rows, int64_t kind, int64_t format)) {                                        \
+    STRATA_KERNEL_UP_TO(product_threads, one_matrix_##T,                                                              \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
+                         float* y, int64_t rows, int64_t kind, int64_t format)) {                                     \
         DYNAMIC_SHARED(unsigned char, shared);                                                                        \
         using F = STRATA_FORMAT;                                                                                      \
-        const int64_t per_job = (rows + 1) / 2;                                                                       \
-        const OneMatrixWork<F, 2, T> work = {                                                                         \
-            {table, jobs, x, per_job, cols, jobs->count * per_job, input_bytes<F>(cols), top_k}, y, rows, kind, format}; \
-        run_products<F, 2, T>(work, shared);                                                                          \
+        const int per_job = static_cast<int>((rows + 1) / 2);                                                         \
+        OneMatrixWork<F, 2, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, y, rows, kind, format}; \
+        run<F, T>(work, shared);                                                                                      \
     }
 
 // one_matrix for rows of fewer than 32 sub-blocks of codes.
 #define STRATA_PACKED(T)                                                                                              \
-    STRATA_KERNEL_OF(product_threads, packed_##T,                                                                     \
-                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
-                      float* y, int64_t rows, int64_t kind, int64_t format)) {                                        \
+    STRATA_KERNEL_UP_TO(product_threads, packed_##T,                                                                  \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
+                         float* y, int64_t rows, int64_t kind, int64_t format)) {                                     \
         DYNAMIC_SHARED(unsigned char, shared);                                                                        \
         using F = STRATA_FORMAT;                                                                                      \
         constexpr int each = Packed<T>::rows;                                                                         \
-        const int64_t per_job = (rows + each - 1) / each;                                                             \
-        const OneMatrixWork<F, each, T> work = {                                                                      \
-            {table, jobs, x, per_job, cols, jobs->count * per_job, input_bytes<F>(cols), top_k}, y, rows, kind, format}; \
+        const int per_job = static_cast<int>((rows + each - 1) / each);                                               \
+        OneMatrixWork<F, each, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, y, rows, kind, format}; \
         if constexpr (!is_plain<F>) run_packed<F, T>(work, shared);                                                   \
     }
 
 #define STRATA_GATE_UP(T)                                                                                             \
-    STRATA_KERNEL_OF(product_threads, gate_up_##T,                                                                    \
-                     (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,      \
-                      float* h, int64_t width, uint8_t* by32, uint8_t* by16, int32_t* arrived)) {                     \
+    STRATA_KERNEL_UP_TO(product_threads, gate_up_##T,                                                                 \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
+                         float* h, int64_t width)) {                                                                  \
         DYNAMIC_SHARED(unsigned char, shared);                                                                        \
         using F = STRATA_FORMAT;                                                                                      \
-        const GateUpWork<F, T> work = {                                                                               \
-            {table, jobs, x, width, cols, jobs->count * width, input_bytes<F>(cols), top_k}, h, by32, by16, arrived}; \
-        run_products<F, 2, T>(work, shared);                                                                          \
+        const int per_job = static_cast<int>((width + 1) / 2);                                                        \
+        GateUpWork<F, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, h, width};             \
+        if constexpr (!is_plain<F>) run_rows<F, 2, T>(work, shared);                                                  \
     }
 
 STRATA_LINEAR(1)

@@ -1,9 +1,9 @@
-// Products with rows of fewer than 32 sub-blocks, such as the down matrices of small experts: a step takes the 32 next
-// sub-blocks of several rows that lie one after the other, so that no lane idles. A lane of the rule then has one term at
-// most, and any thread may compute it; the terms go through shared memory to the threads that add them up.
+// Products with rows of fewer than 32 sub-blocks, such as the down matrices of small experts: as products_stream.h, but
+// more rows are a unit. A lane of the rule then has one term at most, and any thread may compute it; the terms go
+// through shared memory to the threads that add them up.
 #pragma once
 
-#include "products_run.h"
+#include "products_stream.h"
 
 namespace strata::STRATA_ISA {
 
@@ -34,66 +34,84 @@ STRATA_INLINE float packed_tree(const float* terms) {
     return v[0];
 }
 
+// Steps of a unit: a lane's sub-block is sub-block `sub` of row `row`.
 template <class F, int T>
-STRATA_INLINE void put_terms(const Staged& staged, const Line& line, const Inputs<T>& in, int64_t index, int row, int sub,
-                             const uint32_t* table, float* terms) {
-    typename Step<F>::Unpacked c;
-    Step<F>::unpack(staged, line, index, table, c);
-    STRATA_UNROLL
-    for (int t = 0; t < T; ++t)
-        if (t == 0 || t < in.count)
-            terms[(t * Packed<T>::rows + row) * Packed<T>::stride + sub] =
-                Step<F>::add(c, Step<F>::input(in.base + in.offset[t], sub), 0.0f);
-}
+struct Terms {
+    const Stream& stream;
+    const Inputs<T>& in;
+    int subs, more_rows, more;  // from a step to the next
+    const Table table;
+    float* terms;
+    int row, sub, number;  // of the sub-block in its block
 
-// Work as in products_run.h, with units of Packed<T>::rows rows.
+    template <bool sure, class R>
+    STRATA_METHOD void step(const typename Layout<F>::Block& block, int from, int k) {
+        if (sure || row < Packed<T>::rows) {
+            const Codes<F::sub> c = codes_of<F>({block.words + k * (R::step / 4), block.at}, number, stream,
+                                                     (from + k) * 32 + lane(), subs, table);
+            STRATA_UNROLL
+            for (int t = 0; t < T; ++t)
+                if (t == 0 || t < in.count) {
+                    const Quantised<F::sub> x = input<F::sub>(place_of<F::sub>(in.base + in.offset[t], sub), 0);
+                    terms[(t * Packed<T>::rows + row) * Packed<T>::stride + sub] = add<F>(c, x, 0.0f);
+                }
+        }
+        row += more_rows, sub += more;
+        if (sub >= subs) sub -= subs, ++row;
+    }
+};
+
+// Work as in products_stream.h, with units of Packed<T>::rows rows of one matrix.
 template <class F, int T, class Work>
-STRATA_INLINE void run_packed(const Work& work, unsigned char* shared) {
+STRATA_INLINE void run_packed(Work& work, unsigned char* shared) {
     using P = Packed<T>;
-    constexpr int depth = Ring<F, 1>::depth, groups = product_threads / 32;
-    uint32_t* table = reinterpret_cast<uint32_t*>(shared);
-    uint8_t* ring = shared + 4 * Grid<F>::words + warp() * (Ring<F, 1>::bytes + P::bytes);
-    float* terms = reinterpret_cast<float*>(ring + Ring<F, 1>::bytes);
-    const int subs = static_cast<int>(work.cols / F::sub);
-    const int64_t stride = static_cast<int64_t>(grid_x()) * groups, steps = (P::rows * subs + 31) / 32;
-    int64_t unit = static_cast<int64_t>(block_x()) * groups + warp();
-    Ahead<F, 1, P::rows, Work> ahead = {work, ring, stride, Step<F>::row_bytes(work.cols), steps, unit};
-    ahead.find();
-    STRATA_ROLL
-    for (int i = 0; i + 1 < depth; ++i) ahead.ask();
+    using R = Ring<F, 1, 5>;
+    uint32_t* const table = reinterpret_cast<uint32_t*>(shared);
+    uint8_t* const ring = shared + 4 * Unpack<F>::table_words + warp() * (R::bytes + P::bytes);
+    float* const terms = reinterpret_cast<float*>(ring + R::bytes);
+    const int subs = work.cols / F::sub, steps = (P::rows * subs + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
+    const int more_rows = 32 / subs, more = 32 % subs;
+    work.start();
+    Ahead<F, 1, R, Work> ahead = {work, ring, work.begin, work.cols / F::block * F::bytes, stages};
+    ahead.ask();
     for (int i = lane(); i < P::bytes / 4; i += 32) terms[i] = 0.0f;  // lanes without a sub-block stay so
-    if (Grid<F>::words != 0) {
-        Grid<F>::fill(table, thread_x(), product_threads);
+    if (Unpack<F>::table_words != 0) {
+        Unpack<F>::fill(table, thread_x(), block_size());
         barrier();
     }
+    work.wait();
     int slot = 0;
-    for (; unit < work.units; unit += stride) {
-        if (!work.has(unit)) continue;
-        Line line[1];
+    STRATA_ROLL
+    for (int unit = work.begin; unit < work.end; unit += work.stride) {
+        Stream stream[1];
         Inputs<T> in;
-        work.lines(unit, line);
+        work.streams(unit, stream);
+        if (stream[0].rows == 0) continue;
         work.inputs(unit, in);
-        const int64_t left = work.left(unit);
-        const int rows = static_cast<int>(left < P::rows ? left : P::rows);
-        int row = lane() / subs, sub = lane() % subs;
+        Terms<F, T> put = {stream[0], in, subs, more_rows, more, table_of<F>(table), terms, lane() / subs,
+                            lane() % subs, keep(lane() % Layout<F>::subs)};
         STRATA_ROLL
-        for (int step = 0; step < steps; ++step) {
-            wait_for_copies<depth - 2>();
-            sync_warp();
+        for (int stage = 0; stage < stages; ++stage) {
+            wait_for_copies<0>();
+            sync_warp();  // all lanes' copies have landed, nobody reads the slot that is filled next, nor the terms
             ahead.ask();
-            const Staged staged = {ring + slot * Ring<F, 1>::stage,
-                                   static_cast<uint32_t>((reinterpret_cast<uintptr_t>(line[0].data) + step * Step<F>::bytes) & 15)};
-            if (row < rows) put_terms<F, T>(staged, line[0], in, step * 32 + lane(), row, sub, table, terms);
-            row += 32 / subs, sub += 32 % subs;
-            if (sub >= subs) sub -= subs, ++row;
-            slot = slot + 1 == depth ? 0 : slot + 1;
+            const typename Layout<F>::Block block = first_block<F, R>(ring, slot * R::stage, stream[0].data, stage);
+            const int from = stage * R::steps;
+            if ((from + R::steps) * 32 <= P::rows * subs) {
+                STRATA_UNROLL
+                for (int k = 0; k < R::steps; ++k) put.template step<true, R>(block, from, k);
+            } else {
+                STRATA_ROLL
+                for (int k = 0; from + k < steps; ++k) put.template step<false, R>(block, from, k);
+            }
+            slot ^= 1;
         }
         sync_warp();
         STRATA_UNROLL
         for (int t = 0; t < T; ++t)
             if (t == 0 || t < in.count) {
                 const float sum = packed_tree<T>(terms + t * P::rows * P::stride);
-                work.finish(unit, in.count, lane() / P::parts, t, lane() % P::parts == 0, sum);
+                work.finish(unit, in.count, 0, lane() / P::parts, t, lane() % P::parts == 0, sum);
             }
     }
 }

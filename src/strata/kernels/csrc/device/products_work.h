@@ -2,37 +2,65 @@
 #pragma once
 
 #include "expert_table.h"
-#include "products_run.h"
+#include "products_floats.h"
+#include "products_stream.h"
 
 namespace strata::STRATA_ISA {
 
 STRATA_INLINE const uint8_t* pointer(int64_t address) { return reinterpret_cast<const uint8_t*>(address); }
 STRATA_INLINE float scale_of(int64_t bits) { return float_of_bits(static_cast<uint32_t>(bits)); }
 
-// Rows first .. first + R - 1 of a matrix; beyond its end the last one again, whose result nobody takes.
-template <class F, int R>
-STRATA_INLINE void lines_of(int64_t data, int64_t plane, int64_t rows, int64_t cols, int64_t first, Line (&lines)[R]) {
-    STRATA_UNROLL
-    for (int r = 0; r < R; ++r) {
-        const int64_t row = first + r < rows ? first + r : rows - 1;
-        lines[r] = {pointer(data) + row * Step<F>::row_bytes(cols), Step<F>::scales_of(pointer(plane), row, cols)};
-    }
+// Bytes from one row of x to the next, quantised or as float32.
+template <class F>
+STRATA_INLINE int64_t input_bytes(int64_t cols) {
+    if constexpr (is_plain<F>) return cols * 4;
+    else return quantised_bytes<F::sub>(cols);
 }
 
-// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/gpu.py. A unit is R rows of one.
+template <class F>
+STRATA_INLINE int64_t row_bytes(int64_t cols) {
+    if constexpr (is_plain<F>) return cols * F::bytes;
+    else return cols / F::block * F::bytes;
+}
+
+// Up to `each` rows from row `first` on of a matrix of `rows`.
+template <class F>
+STRATA_INLINE Stream stream_of(int64_t data, int64_t plane, int64_t rows, int64_t cols, int64_t first, int each) {
+    const int64_t left = rows - first;
+    return {pointer(data) + first * row_bytes<F>(cols), pointer(plane), first, static_cast<int>(left < each ? left : each)};
+}
+
+// A group's share of a launch: blocks take equal runs of units, whose groups take them in turn.
+struct Share {
+    int begin, end, stride;
+
+    STRATA_METHOD void divide(int64_t units) {
+        const int64_t blocks = grid_x(), block = block_x();
+        stride = block_size() / 32;
+        begin = static_cast<int>(units * block / blocks) + warp();
+        end = static_cast<int>(units * (block + 1) / blocks);
+    }
+};
+
+// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/gpu.py. A unit is `each` rows of one.
 struct Matrix {
     int64_t data, scales, rows, first_unit, rows_before, scale_bits, unused[2];
 };
 
 // y holds the results of the matrices one after the other, each [rows, matrix.rows].
-template <class F, int R, int T>
-struct LinearWork {
+template <class F, int each, int T>
+struct LinearWork : Share {
     const Matrix* matrices;
     const uint8_t* x;
     float* y;
-    int64_t count, rows, cols, units, first;  // first: of the rows of x
+    int64_t count, rows, units, first;  // first: of the rows of x
+    int cols;
 
-    STRATA_METHOD bool has(int64_t) const { return true; }
+    STRATA_METHOD void start() {
+        start_next();
+        divide(units);
+    }
+    STRATA_METHOD void wait() const { after_previous(); }
 
     STRATA_METHOD const Matrix& matrix_of(int64_t unit) const {
         int64_t i = 0;
@@ -40,116 +68,102 @@ struct LinearWork {
         return matrices[i];
     }
 
-    STRATA_METHOD void lines(int64_t unit, Line (&lines)[R]) const {
+    STRATA_METHOD void streams(int unit, Stream* stream) const {
         const Matrix& m = matrix_of(unit);
-        lines_of<F, R>(m.data, m.scales, m.rows, cols, (unit - m.first_unit) * R, lines);
+        *stream = stream_of<F>(m.data, m.scales, m.rows, cols, (unit - m.first_unit) * each, each);
     }
 
-    STRATA_METHOD void inputs(int64_t, Inputs<T>& in) const {
-        const int64_t each = input_bytes<F>(cols);
-        in.base = x + first * each;
+    STRATA_METHOD void inputs(int, Inputs<T>& in) const {
+        const int64_t bytes = input_bytes<F>(cols);
+        in.base = x + first * bytes;
         in.count = static_cast<int>(rows - first < T ? rows - first : T);
         STRATA_UNROLL
-        for (int t = 0; t < T; ++t) in.offset[t] = t * each;
+        for (int t = 0; t < T; ++t) in.offset[t] = static_cast<int>(t * bytes);
     }
 
-    STRATA_METHOD void finish(int64_t unit, int valid, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int valid, int, int r, int t, bool taken, float sum) const {
         const Matrix& m = matrix_of(unit);
-        const int64_t row = (unit - m.first_unit) * R + r;
+        const int64_t row = (unit - m.first_unit) * each + r;
         if (taken && t < valid && row < m.rows)
             y[m.rows_before * rows + (first + t) * m.rows + row] = sum * scale_of(m.scale_bits);
     }
 };
 
 // What launches over the experts of a step share. Units of a job: `per_job`.
-template <int T>
-struct ExpertWork {
+template <class F, int T>
+struct ExpertWork : Share {
     const ExpertEntry* table;
     const Jobs* jobs;
     const uint8_t* x;
-    int64_t per_job, cols, units, input_stride, top_k;  // top_k 0: x has a row for each pair, otherwise one for top_k pairs
+    int64_t top_k;  // 0: x has a row for each pair, otherwise one for top_k pairs
+    int per_job, cols;
 
-    // In 32 bits, where a division is short.
-    STRATA_METHOD uint32_t number_of(int64_t unit) const { return static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job); }
-    STRATA_METHOD uint32_t within(int64_t unit) const { return static_cast<uint32_t>(unit) % static_cast<uint32_t>(per_job); }
-    STRATA_METHOD const Job& job_of(int64_t unit) const { return jobs->job[number_of(unit)]; }
+    STRATA_METHOD void start() {
+        start_next();
+        after_previous();
+        divide(static_cast<int64_t>(jobs->count) * per_job);
+    }
+    STRATA_METHOD void wait() const {}
 
-    STRATA_METHOD void inputs(int64_t unit, Inputs<T>& in) const {
+    STRATA_METHOD const Job& job_of(int unit) const { return jobs->job[static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)]; }
+    STRATA_METHOD int within(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) % static_cast<uint32_t>(per_job)); }
+
+    STRATA_METHOD void inputs(int unit, Inputs<T>& in) const {
         const Job& job = job_of(unit);
-        in.base = x;
+        const uint32_t each = static_cast<uint32_t>(top_k);
+        const int64_t bytes = input_bytes<F>(cols);
+        const int first = each ? job.pair[0] / each : job.pair[0];
+        in.base = x + first * bytes;
         in.count = job.count;
+        in.offset[0] = 0;
         STRATA_UNROLL
-        for (int t = 0; t < T; ++t) {
-            const uint32_t pair = t < job.count ? job.pair[t] : 0, each = static_cast<uint32_t>(top_k);
-            in.offset[t] = (each ? pair / each : pair) * input_stride;
+        for (int t = 1; t < T; ++t) {
+            const int pair = t < job.count ? job.pair[t] : job.pair[0];
+            in.offset[t] = static_cast<int>(((each ? pair / each : pair) - first) * bytes);
         }
     }
 };
 
 // y [pairs, rows] of one matrix of every expert whose format is `format`. A unit is `each` rows.
 template <class F, int each, int T>
-struct OneMatrixWork : ExpertWork<T> {
+struct OneMatrixWork : ExpertWork<F, T> {
     float* y;
     int64_t rows, kind, format;
 
-    STRATA_METHOD bool has(int64_t unit) const {
-        return format_of(this->table[this->job_of(unit).expert], static_cast<int>(kind)) == format;
-    }
-
-    STRATA_METHOD int64_t first_row(int64_t unit) const { return static_cast<int64_t>(this->within(unit)) * each; }
-    STRATA_METHOD int64_t left(int64_t unit) const { return rows - first_row(unit); }
-
-    template <int R>
-    STRATA_METHOD void lines(int64_t unit, Line (&lines)[R]) const {
+    STRATA_METHOD void streams(int unit, Stream* stream) const {
         const ExpertEntry& e = this->table[this->job_of(unit).expert];
-        lines_of<F, R>(e.data[kind], e.scales[kind], rows, this->cols, first_row(unit), lines);
+        const bool mine = format_of(e, static_cast<int>(kind)) == format;
+        *stream = stream_of<F>(e.data[kind], e.scales[kind], rows, this->cols, static_cast<int64_t>(this->within(unit)) * each, each);
+        if (!mine) stream->rows = 0;
     }
 
-    STRATA_METHOD void finish(int64_t unit, int valid, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int valid, int, int r, int t, bool taken, float sum) const {
         const Job& job = this->job_of(unit);
-        const int64_t row = first_row(unit) + r;
-        if (taken && t < valid && row < rows)
-            y[job.pair[t] * rows + row] = sum * scale_of(this->table[job.expert].scale_bits[kind]);
+        const ExpertEntry& e = this->table[job.expert];
+        const int64_t row = static_cast<int64_t>(this->within(unit)) * each + r;
+        if (taken && t < valid && row < rows && format_of(e, static_cast<int>(kind)) == format)
+            y[job.pair[t] * rows + row] = sum * scale_of(e.scale_bits[kind]);
     }
 };
 
-// h [pairs, width] = silu(gate) * up, and where they are wanted its records; all experts have F for gate and up. A unit
-// is one row of both. Who finishes the last row of a block of 32 quantises the block.
+// h [pairs, width] = silu(gate) * up; all experts have F for gate and up. A unit is two rows of both.
 template <class F, int T>
-struct GateUpWork : ExpertWork<T> {
+struct GateUpWork : ExpertWork<F, T> {
     float* h;
-    uint8_t *by32, *by16;
-    int32_t* arrived;  // [jobs, width / 32], zeros
+    int64_t width;
 
-    STRATA_METHOD bool has(int64_t) const { return true; }
-
-    STRATA_METHOD void lines(int64_t unit, Line (&lines)[2]) const {
+    STRATA_METHOD void streams(int unit, Stream* streams) const {
         const ExpertEntry& e = this->table[this->job_of(unit).expert];
-        const int64_t row = static_cast<int64_t>(this->within(unit));
+        const int64_t first = static_cast<int64_t>(this->within(unit)) * 2;
         STRATA_UNROLL
-        for (int r = 0; r < 2; ++r)
-            lines[r] = {pointer(e.data[r]) + row * Step<F>::row_bytes(this->cols),
-                        Step<F>::scales_of(pointer(e.scales[r]), row, this->cols)};
+        for (int l = 0; l < 2; ++l) streams[l] = stream_of<F>(e.data[l], e.scales[l], width, this->cols, first, 2);
     }
 
-    STRATA_METHOD void finish(int64_t unit, int valid, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int valid, int l, int r, int t, bool taken, float sum) const {
         const Job& job = this->job_of(unit);
-        const int64_t width = this->per_job, row = unit % width;
-        const float mine = sum * scale_of(this->table[job.expert].scale_bits[r]), up = shuffle_xor(mine, 16);
-        if (taken && r == 0 && t < valid) h[job.pair[t] * width + row] = silu(mine) * up;
-        if (!by32 && !by16) return;
-        const int64_t block = row / 32, blocks = width / 32;
-        fence_device();
-        sync_warp();
-        int32_t before = 0;
-        if (lane() == 0) before = atomic_add(arrived + this->number_of(unit) * blocks + block, 1);
-        if (shuffle(before, 0) != 31) return;
-        fence_device();
-        STRATA_ROLL
-        for (int i = 0; i < valid; ++i) {
-            const int64_t pair = job.pair[i];
-            quantise_block(load_volatile(h + pair * width + block * 32 + lane()), by32, by16, width, pair, block);
-        }
+        const int64_t row = static_cast<int64_t>(this->within(unit)) * 2 + r;
+        const float mine = sum * scale_of(this->table[job.expert].scale_bits[l]), up = shuffle_xor(mine, 16);
+        if (taken && l == 0 && t < valid && row < width) h[job.pair[t] * width + row] = silu(mine) * up;
     }
 };
 

@@ -7,7 +7,7 @@
 //     float32 [rows / tile][32 * values of a lane][tile]
 #pragma once
 
-#include "products_step.h"
+#include "products_plain.h"
 #include "prompt_layout.h"
 
 namespace strata::STRATA_ISA {
@@ -25,7 +25,7 @@ STRATA_KERNEL_OF(arrange_threads, arrange_rows,
         if constexpr (is_plain<STRATA_FORMAT>) {
             using F = STRATA_FORMAT;
             if (column < cols) {
-                float value = F::value(data + (row * cols + column) * F::bytes, 0);
+                float value = F::value(reinterpret_cast<const typename F::Raw*>(data)[row * cols + column]);
                 if (F::scaled) value = value * plane[row / 128 * across + column / 128];
                 kept[lane() * 33 + r] = value;
             }

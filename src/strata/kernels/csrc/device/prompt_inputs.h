@@ -16,32 +16,6 @@ struct PromptRows {
     const int64_t* place_of;
 };
 
-// What `quantise_lane` does for a value, for four neighbours: their codes as bytes, and the block's scale.
-STRATA_INLINE uint32_t quantise_four(const float (&x)[4], float& d) {
-    uint32_t largest = 0;
-    STRATA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        const uint32_t size = bits_of_float(x[i]) & 0x7fffffffu;
-        largest = size > largest ? size : largest;
-    }
-    STRATA_UNROLL
-    for (int mask = 4; mask > 0; mask >>= 1) {
-        const uint32_t other = shuffle_xor(largest, mask);
-        largest = other > largest ? other : largest;
-    }
-    d = largest < 0x7f800000u ? float_of_bits(largest) / 127.0f : float_of_bits(0x7fc00000u);
-    const bool usable = d > 0.0f;
-    uint32_t codes = 0;
-    STRATA_UNROLL
-    for (int i = 0; i < 4; ++i) {
-        float ratio = round_even((usable ? x[i] : 0.0f) / (usable ? d : 1.0f));
-        ratio = ratio < -127.0f ? -127.0f : ratio;
-        ratio = ratio > 127.0f ? 127.0f : ratio;
-        codes |= (static_cast<uint32_t>(static_cast<int32_t>(ratio)) & 255u) << 8 * i;
-    }
-    return codes;
-}
-
 // This lane's four codes of block `block` of row `row`; `on`: there is such a block.
 template <int sub>
 STRATA_INLINE void put_prompt_codes(const PromptRows& to, int64_t cols, int64_t row, int64_t block, uint32_t codes, float d,

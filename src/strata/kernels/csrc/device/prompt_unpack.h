@@ -3,6 +3,7 @@
 #pragma once
 
 #include "expert_table.h"
+#include "products_plain.h"
 #include "products_step.h"
 #include "prompt_layout.h"
 #include "staging.h"
@@ -70,8 +71,8 @@ template <class F>
 STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64_t rows, int64_t first, const Panel& to,
                                 unsigned char* shared) {
     using S = UnpackStage<F>;
-    uint32_t* table = reinterpret_cast<uint32_t*>(shared);
-    float* scales = reinterpret_cast<float*>(shared + 4 * Grid<F>::words);  // [1 or 2][32 sub-blocks][33 rows]
+    const Table table = table_of<F>(reinterpret_cast<const uint32_t*>(shared));
+    float* scales = reinterpret_cast<float*>(shared + 4 * Unpack<F>::table_words);  // [1 or 2][32 sub-blocks][33 rows]
     float* minima = scales + 32 * 33;
     uint8_t* ring = reinterpret_cast<uint8_t*>(scales + (F::minima ? 2 : 1) * 32 * 33) + warp() * 4 * S::piece;
     const int64_t subs = to.cols / F::sub, places = stages_of(to.cols) * (stage_codes / F::sub);
@@ -79,11 +80,11 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
     for (int64_t step = 0; step * 32 < subs; ++step) {
         const int64_t index = step * 32 + lane(), left = Step<F>::row_bytes(to.cols) - step * Step<F>::bytes;
         const int count = static_cast<int>(left < Step<F>::bytes ? left : Step<F>::bytes);
-        Line line[4];
+        Stream line[4];
         STRATA_UNROLL
         for (int r = 0; r < 4; ++r) {
             const int64_t row = first + warp() * 4 + r, here = row < rows ? row : rows - 1;
-            line[r] = {data + here * Step<F>::row_bytes(to.cols), Step<F>::scales_of(plane, here, to.cols)};
+            line[r] = {data + here * Step<F>::row_bytes(to.cols), plane, here, 1};
             copy_lines<Step<F>::bytes>(ring + r * S::piece, line[r].data + step * Step<F>::bytes, count);
         }
         commit_copies();
@@ -92,10 +93,13 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
         const int32_t place = index < subs ? static_cast<int32_t>(to.place_of[index]) : -1;
         STRATA_UNROLL
         for (int r = 0; r < 4; ++r) {
-            typename Step<F>::Unpacked c = {};
+            Codes<F::sub> c = {};
             const int64_t row = first + warp() * 4 + r;
-            const uintptr_t from = reinterpret_cast<uintptr_t>(line[r].data) + step * Step<F>::bytes;
-            if (place >= 0) Step<F>::unpack({ring + r * S::piece, static_cast<uint32_t>(from & 15)}, line[r], index, table, c);
+            const uint32_t from = static_cast<uint32_t>((reinterpret_cast<uintptr_t>(line[r].data) + step * Step<F>::bytes) & 15);
+            const typename Layout<F>::Block block = {reinterpret_cast<const uint32_t*>(ring + r * S::piece),
+                                                     from + lane() / Layout<F>::subs * F::bytes};
+            if (place >= 0)
+                c = codes_of<F>(block, lane() % Layout<F>::subs, line[r], static_cast<int>(index), static_cast<int>(subs), table);
             put_codes<F::sub>(to.codes + row * stages_of(to.cols) * stage_codes, place, c);
             scales[lane() * 33 + warp() * 4 + r] = c.scale;
             if (F::minima) minima[lane() * 33 + warp() * 4 + r] = c.minimum;
@@ -115,7 +119,7 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
 template <class F>
 STRATA_INLINE void unpack_rows_of(const uint8_t* data, const uint8_t* plane, int64_t rows, const Panel& to,
                                   unsigned char* shared) {
-    if (Grid<F>::words != 0) Grid<F>::fill(reinterpret_cast<uint32_t*>(shared), thread_x(), unpack_threads);
+    if (Unpack<F>::table_words != 0) Unpack<F>::fill(reinterpret_cast<uint32_t*>(shared), thread_x(), unpack_threads);
     barrier();
     const int64_t groups = (rows + unpack_rows - 1) / unpack_rows;
     for (int64_t group = block_x(); group < groups; group += grid_x())

@@ -27,13 +27,26 @@ struct Layout {
     using Block = Bytes<align>;
 };
 
-// Unpack<F>: table_words (words of shared memory that every block fills first), fill, and
-// get(block, s, table, codes): sub-block s of the block.
+// A table in shared memory, and where a lane's part of it begins, in bytes, if lanes have parts.
+struct Table {
+    const uint32_t* words;
+    uint32_t mine;
+
+    STRATA_METHOD const void* at(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(words) + (offset | mine); }
+};
+
+// Unpack<F>: table_words (words of shared memory that every block fills first), fill, lane_bytes (Table::mine is lane() times
+// that), and get(block, s, table, codes): sub-block s of the block.
 template <class F>
 struct Unpack;
 
+template <class F>
+STRATA_INLINE Table table_of(const uint32_t* words) {
+    return {words, static_cast<uint32_t>(keep(Unpack<F>::lane_bytes * lane()))};
+}
+
 struct NoTable {
-    static constexpr int table_words = 0;
+    static constexpr int table_words = 0, lane_bytes = 0;
     STRATA_INLINE void fill(uint32_t*, int, int) {}
 };
 
@@ -49,21 +62,46 @@ STRATA_INLINE void nibble_words(const B& b, uint32_t at, uint32_t* w) {
     }
 }
 
+// A table of 16 values lies in shared memory, once for each lane: what is read from there stays in registers, whereas
+// constants, or what is the same in all lanes, would be moved into registers before each use.
+STRATA_INLINE Table16 table_at(const Table& table) {
+    const Words4 four = load16(table.at(0));
+    return {{four.w[0], four.w[1], four.w[2], four.w[3]}};
+}
+
 // The same through a table of 16 values.
 template <class B>
-STRATA_INLINE void table_words_of(const B& b, uint32_t at, const Table16& values, uint32_t* w) {
+STRATA_INLINE void table_words_of(const B& b, uint32_t at, const Table& table, uint32_t* w) {
     uint32_t x[4];
     words_at<4>(b, at, x);
+    const Table16 values = table_at(table);
     STRATA_UNROLL
     for (int j = 0; j < 4; ++j) look_up(values, x[j], w[j], w[j + 4]);
 }
 
-STRATA_INLINE Table16 non_linear_words() { return {{0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u}}; }
-STRATA_INLINE Table16 e2m1_words() { return {{0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu}}; }
+STRATA_INLINE void fill_16(const Table16& values, uint32_t* table, int thread) {
+    if (thread >= 32) return;
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) table[4 * thread + i] = values.word[i];
+}
+
+struct NonLinearTable  {
+    static constexpr int table_words = 128, lane_bytes = 16;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int) {
+        fill_16({{0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u}}, table, thread);
+    }
+};
+
+struct E2m1Table  {
+    static constexpr int table_words = 128, lane_bytes = 16;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int) {
+        fill_16({{0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu}}, table, thread);
+    }
+};
 
 template <>
 struct Unpack<Q4_0> : NoTable {
-    STRATA_INLINE void get(const Layout<Q4_0>::Block& b, int, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q4_0>::Block& b, int, const Table&, Codes<32>& c) {
         nibble_words(b, 2, c.w);
         c.scale = float_at(b, 0), c.bias = 8;
     }
@@ -71,7 +109,7 @@ struct Unpack<Q4_0> : NoTable {
 
 template <>
 struct Unpack<Q4_1> : NoTable {
-    STRATA_INLINE void get(const Layout<Q4_1>::Block& b, int, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q4_1>::Block& b, int, const Table&, Codes<32>& c) {
         nibble_words(b, 4, c.w);
         c.scale = float_at(b, 0), c.minimum = -float_at(b, 2), c.bias = 0;
     }
@@ -84,7 +122,7 @@ STRATA_INLINE void add_fifth(uint32_t bits, uint32_t* w) {
 
 template <>
 struct Unpack<Q5_0> : NoTable {
-    STRATA_INLINE void get(const Layout<Q5_0>::Block& b, int, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q5_0>::Block& b, int, const Table&, Codes<32>& c) {
         nibble_words(b, 6, c.w);
         uint32_t fifth;
         words_at<1>(b, 2, &fifth);
@@ -95,7 +133,7 @@ struct Unpack<Q5_0> : NoTable {
 
 template <>
 struct Unpack<Q5_1> : NoTable {
-    STRATA_INLINE void get(const Layout<Q5_1>::Block& b, int, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q5_1>::Block& b, int, const Table&, Codes<32>& c) {
         nibble_words(b, 8, c.w);
         uint32_t fifth;
         words_at<1>(b, 4, &fifth);
@@ -106,7 +144,7 @@ struct Unpack<Q5_1> : NoTable {
 
 template <>
 struct Unpack<Q8_0> : NoTable {
-    STRATA_INLINE void get(const Layout<Q8_0>::Block& b, int, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q8_0>::Block& b, int, const Table&, Codes<32>& c) {
         words_at<8>(b, 2, c.w);
         c.scale = float_at(b, 0), c.bias = 0;
     }
@@ -114,7 +152,7 @@ struct Unpack<Q8_0> : NoTable {
 
 template <>
 struct Unpack<Q2_0> : NoTable {
-    STRATA_INLINE void get(const Layout<Q2_0>::Block& b, int s, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q2_0>::Block& b, int s, const Table&, Codes<32>& c) {
         uint32_t x[2];
         words_at<2>(b, 2 + 8 * s, x);
         STRATA_UNROLL
@@ -124,51 +162,51 @@ struct Unpack<Q2_0> : NoTable {
 };
 
 template <>
-struct Unpack<IQ4_NL> : NoTable {
-    STRATA_INLINE void get(const Layout<IQ4_NL>::Block& b, int, const uint32_t*, Codes<32>& c) {
-        table_words_of(b, 2, non_linear_words(), c.w);
+struct Unpack<IQ4_NL> : NonLinearTable {
+    STRATA_INLINE void get(const Layout<IQ4_NL>::Block& b, int, const Table& table, Codes<32>& c) {
+        table_words_of(b, 2, table, c.w);
         c.scale = float_at(b, 0), c.bias = 0;
     }
 };
 
 template <>
-struct Unpack<IQ4_XS> : NoTable {
-    STRATA_INLINE void get(const Layout<IQ4_XS>::Block& b, int s, const uint32_t*, Codes<32>& c) {
-        table_words_of(b, 8 + 16 * s, non_linear_words(), c.w);
+struct Unpack<IQ4_XS> : NonLinearTable {
+    STRATA_INLINE void get(const Layout<IQ4_XS>::Block& b, int s, const Table& table, Codes<32>& c) {
+        table_words_of(b, 8 + 16 * s, table, c.w);
         const uint32_t low = byte_at(b, 4 + s / 2) >> 4 * (s % 2) & 15, high = half_at(b, 2) >> 2 * s & 3;
         c.scale = float_at(b, 0) * static_cast<float>(static_cast<int>(low | high << 4) - 32), c.bias = 0;
     }
 };
 
 template <>
-struct Unpack<MXFP4> : NoTable {
-    STRATA_INLINE void get(const Layout<MXFP4>::Block& b, int, const uint32_t*, Codes<32>& c) {
-        table_words_of(b, 1, e2m1_words(), c.w);
+struct Unpack<MXFP4> : E2m1Table {
+    STRATA_INLINE void get(const Layout<MXFP4>::Block& b, int, const Table& table, Codes<32>& c) {
+        table_words_of(b, 1, table, c.w);
         c.scale = e8m0_to_half_float(byte_at(b, 0)), c.bias = 0;
     }
 };
 
 template <>
-struct Unpack<NVFP4> : NoTable {
-    STRATA_INLINE void get(const Layout<NVFP4>::Block& b, int s, const uint32_t*, Codes<16>& c) {
+struct Unpack<NVFP4> : E2m1Table {
+    STRATA_INLINE void get(const Layout<NVFP4>::Block& b, int s, const Table& table, Codes<16>& c) {
         uint32_t x[2];
         words_at<2>(b, 4 + 8 * s, x);
         STRATA_UNROLL
-        for (int j = 0; j < 2; ++j) look_up(e2m1_words(), x[j], c.w[j], c.w[j + 2]);
+        for (int j = 0; j < 2; ++j) look_up(table_at(table), x[j], c.w[j], c.w[j + 2]);
         c.scale = 0.5f * ue4m3_to_float(byte_at(b, s)), c.bias = 0;
     }
 };
 
 // Pairs of values in a byte, low nibble first. The scale is set by who knows the plane of scales.
 template <>
-struct Unpack<NVFP4_PAIRS> : NoTable {
-    STRATA_INLINE void get(const Layout<NVFP4_PAIRS>::Block& b, int s, const uint32_t*, Codes<16>& c) {
+struct Unpack<NVFP4_PAIRS> : E2m1Table {
+    STRATA_INLINE void get(const Layout<NVFP4_PAIRS>::Block& b, int s, const Table& table, Codes<16>& c) {
         uint32_t x[2];
         words_at<2>(b, 8 * s, x);
         STRATA_UNROLL
         for (int j = 0; j < 2; ++j) {
             uint32_t low, high;
-            look_up(e2m1_words(), x[j], low, high);
+            look_up(table_at(table), x[j], low, high);
             c.w[2 * j] = pick_bytes(low, high, 0x5140);
             c.w[2 * j + 1] = pick_bytes(low, high, 0x7362);
         }
@@ -178,7 +216,7 @@ struct Unpack<NVFP4_PAIRS> : NoTable {
 
 template <>
 struct Unpack<TQ2_0> : NoTable {
-    STRATA_INLINE void get(const Layout<TQ2_0>::Block& b, int s, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<TQ2_0>::Block& b, int s, const Table&, Codes<32>& c) {
         words_at<8>(b, s / 4 * 32, c.w);
         STRATA_UNROLL
         for (int j = 0; j < 8; ++j) c.w[j] = c.w[j] >> 2 * (s % 4) & 0x03030303u;
@@ -195,7 +233,7 @@ STRATA_INLINE uint32_t digits_of(uint32_t x, uint32_t power) {
 template <>
 struct Unpack<TQ1_0> : NoTable {
     STRATA_INLINE uint32_t power_of(int n) { return n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81; }
-    STRATA_INLINE void get(const Layout<TQ1_0>::Block& b, int s, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<TQ1_0>::Block& b, int s, const Table&, Codes<32>& c) {
         c.scale = float_at(b, 52), c.bias = 1;
         words_at<8>(b, s < 5 ? 0 : 32, c.w);  // bytes 32 .. 47 hold five digits, 48 .. 51 four
         if (s < 5) {

@@ -19,25 +19,44 @@ STRATA_INLINE void fill_grid(const Value (&grid)[count][wide], int factor, uint3
 }
 
 // Eight values: two words of the grid with the signs of eight bits.
-STRATA_INLINE void signed_entry(const uint32_t* table, uint32_t index, uint32_t signs, uint32_t* w) {
-    const Words2 both = load8(table + 2 * index);
+STRATA_INLINE void signed_entry(const Table& table, uint32_t index, uint32_t signs, uint32_t* w) {
+    const Words2 both = load8(table.words + 2 * index);
     w[0] = with_signs(both.w[0], signs & 15);
     w[1] = with_signs(both.w[1], signs >> 4 & 15);
 }
 
+// Entries of one word, once for each bank of shared memory: lanes that look up different entries do not meet in a bank.
+constexpr uint32_t banks = 32;
+
+template <int count>
+STRATA_INLINE void fill_banks(const uint8_t (&grid)[count][4], uint32_t* table, int thread, int threads) {
+    for (int i = thread; i < count; i += threads) {
+        const uint32_t word = *reinterpret_cast<const uint32_t*>(grid[i]);
+        STRATA_UNROLL
+        for (uint32_t k = 0; k < banks; ++k) table[i * banks + (k + thread) % banks] = word;
+    }
+}
+
 template <>
 struct Unpack<IQ3_S> {
-    static constexpr int table_words = 512;
-    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq3_s, 1, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+    static constexpr int table_words = 512 * banks, lane_bytes = 4;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_banks(grid_iq3_s, table, thread, threads); }
+    STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const Table& table, Codes<32>& c) {
         uint32_t index[2], signs;
         words_at<2>(b, 2 + 8 * s, index);
         words_at<1>(b, 74 + 4 * s, &signs);
-        const uint32_t ninth = byte_at(b, 66 + s);
+        const uint32_t ninth = byte_at(b, 66 + s), even = signs & 0x0f0f0f0fu, odd = signs >> 4 & 0x0f0f0f0fu;
         STRATA_UNROLL
-        for (int j = 0; j < 8; ++j) {
-            const uint32_t entry = (index[j / 4] >> 8 * (j % 4) & 255) | (ninth >> j & 1) << 8;
-            c.w[j] = with_signs(table[entry], signs >> 4 * j & 15);
+        for (int half = 0; half < 2; ++half) {
+            const uint32_t high = spread_bits(ninth >> 4 * half & 15);
+            STRATA_UNROLL
+            for (int pair = 0; pair < 2; ++pair) {
+                const uint32_t two = pick_bytes(index[half], high, pair ? 0x7362 : 0x5140);
+                const uint32_t selector = 0x4440 + 2 * half + pair;
+                uint32_t* const w = c.w + 4 * half + 2 * pair;
+                w[0] = with_signs(load4(table.at(two << 7 & 0xff80u)), pick_bytes(even, 0, selector));
+                w[1] = with_signs(load4(table.at(two >> 9)), pick_bytes(odd, 0, selector));
+            }
         }
         const uint32_t small = byte_at(b, 106 + s / 2) >> 4 * (s % 2) & 15;
         c.scale = float_at(b, 0) * static_cast<float>(1 + 2 * small);
@@ -46,18 +65,18 @@ struct Unpack<IQ3_S> {
 };
 
 template <>
-struct Unpack<IQ3_XXS> {
+struct Unpack<IQ3_XXS> : NoTable {
     static constexpr int table_words = 256;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq3_xxs, 1, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ3_XXS>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<IQ3_XXS>::Block& b, int s, const Table& table, Codes<32>& c) {
         uint32_t index[2], word;
         words_at<2>(b, 2 + 8 * s, index);
         words_at<1>(b, 66 + 4 * s, &word);
         STRATA_UNROLL
         for (int j = 0; j < 4; ++j) {
             const uint32_t signs = signs_of_index(word >> 7 * j & 127), two = index[j / 2] >> 16 * (j % 2);
-            c.w[2 * j] = with_signs(table[two & 255], signs & 15);
-            c.w[2 * j + 1] = with_signs(table[two >> 8 & 255], signs >> 4);
+            c.w[2 * j] = with_signs(table.words[two & 255], signs & 15);
+            c.w[2 * j + 1] = with_signs(table.words[two >> 8 & 255], signs >> 4);
         }
         c.scale = float_at(b, 0) * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
         c.bias = 0;
@@ -65,10 +84,10 @@ struct Unpack<IQ3_XXS> {
 };
 
 template <>
-struct Unpack<IQ2_XXS> {
+struct Unpack<IQ2_XXS> : NoTable {
     static constexpr int table_words = 512;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_xxs, 1, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ2_XXS>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<IQ2_XXS>::Block& b, int s, const Table& table, Codes<32>& c) {
         uint32_t x[2];
         words_at<2>(b, 2 + 8 * s, x);
         STRATA_UNROLL
@@ -86,10 +105,10 @@ STRATA_INLINE float iq2_scale(const B& b, uint32_t at, int s) {
 }
 
 template <>
-struct Unpack<IQ2_XS> {
+struct Unpack<IQ2_XS> : NoTable {
     static constexpr int table_words = 1024;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_xs, 1, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ2_XS>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<IQ2_XS>::Block& b, int s, const Table& table, Codes<16>& c) {
         STRATA_UNROLL
         for (int j = 0; j < 2; ++j) {
             const uint32_t x = half_at(b, 2 + 4 * s + 2 * j);
@@ -100,10 +119,10 @@ struct Unpack<IQ2_XS> {
 };
 
 template <>
-struct Unpack<IQ2_S> {
+struct Unpack<IQ2_S> : NoTable {
     static constexpr int table_words = 2048;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq2_s, 1, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ2_S>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<IQ2_S>::Block& b, int s, const Table& table, Codes<16>& c) {
         const uint32_t index = half_at(b, 2 + 2 * s), signs = half_at(b, 34 + 2 * s);
         const uint32_t high = byte_at(b, 66 + s / 2) >> 4 * (s % 2);
         STRATA_UNROLL
@@ -115,16 +134,16 @@ struct Unpack<IQ2_S> {
 
 // The grid holds -1, 0, 1; codes are eight times the value, plus or minus one.
 template <>
-struct Unpack<IQ1_S> {
+struct Unpack<IQ1_S> : NoTable {
     static constexpr int table_words = 4096;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq1, 8, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ1_S>::Block& b, int s, const uint32_t* table, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<IQ1_S>::Block& b, int s, const Table& table, Codes<32>& c) {
         uint32_t index;
         words_at<1>(b, 2 + 4 * s, &index);
         const uint32_t head = half_at(b, 34 + 2 * s);
         STRATA_UNROLL
         for (int j = 0; j < 4; ++j) {
-            const Words2 both = load8(table + 2 * ((index >> 8 * j & 255) | (head >> 3 * j & 7) << 8));
+            const Words2 both = load8(table.words + 2 * ((index >> 8 * j & 255) | (head >> 3 * j & 7) << 8));
             c.w[2 * j] = both.w[0], c.w[2 * j + 1] = both.w[1];
         }
         c.scale = float_at(b, 0) * static_cast<float>(2 * (head >> 12 & 7) + 1) * 0.125f;
@@ -133,15 +152,15 @@ struct Unpack<IQ1_S> {
 };
 
 template <>
-struct Unpack<IQ1_M> {
+struct Unpack<IQ1_M> : NoTable {
     static constexpr int table_words = 4096;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_grid(grid_iq1, 8, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ1_M>::Block& b, int s, const uint32_t* table, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<IQ1_M>::Block& b, int s, const Table& table, Codes<16>& c) {
         const uint32_t index = half_at(b, 2 * s), tails = byte_at(b, 32 + s);
         STRATA_UNROLL
         for (int j = 0; j < 2; ++j) {
             const uint32_t tail = tails >> 4 * j & 15;
-            const Words2 both = load8(table + 2 * ((index >> 8 * j & 255) | (tail & 7) << 8));
+            const Words2 both = load8(table.words + 2 * ((index >> 8 * j & 255) | (tail & 7) << 8));
             const uint32_t step = tail >> 3 ? 0xffffffffu : 0x01010101u;
             c.w[2 * j] = add_bytes(both.w[0], step), c.w[2 * j + 1] = add_bytes(both.w[1], step);
         }

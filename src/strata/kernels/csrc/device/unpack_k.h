@@ -15,7 +15,7 @@ STRATA_INLINE void fields(const B& b, uint32_t at, int shift, uint32_t mask, uin
 
 template <>
 struct Unpack<Q2_K> : NoTable {
-    STRATA_INLINE void get(const Layout<Q2_K>::Block& b, int s, const uint32_t*, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<Q2_K>::Block& b, int s, const Table&, Codes<16>& c) {
         fields<4>(b, 16 + s / 8 * 32 + s % 2 * 16, s % 8 / 2 * 2, 0x03030303u, c.w);
         const uint32_t both = byte_at(b, s);
         c.scale = float_at(b, 80) * static_cast<float>(both & 15);
@@ -26,7 +26,7 @@ struct Unpack<Q2_K> : NoTable {
 
 template <>
 struct Unpack<Q3_K> : NoTable {
-    STRATA_INLINE void get(const Layout<Q3_K>::Block& b, int s, const uint32_t*, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<Q3_K>::Block& b, int s, const Table&, Codes<16>& c) {
         uint32_t third[4];
         fields<4>(b, 32 + s / 8 * 32 + s % 2 * 16, s % 8 / 2 * 2, 0x03030303u, c.w);
         fields<4>(b, s % 2 * 16, s / 2, 0x01010101u, third);
@@ -53,7 +53,7 @@ STRATA_INLINE void k_scale(const B& b, int s, float& scale, float& minimum) {
 
 template <>
 struct Unpack<Q4_K> : NoTable {
-    STRATA_INLINE void get(const Layout<Q4_K>::Block& b, int s, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q4_K>::Block& b, int s, const Table&, Codes<32>& c) {
         fields<8>(b, 16 + s / 2 * 32, s % 2 * 4, 0x0f0f0f0fu, c.w);
         k_scale(b, s, c.scale, c.minimum);
         c.bias = 0;
@@ -62,7 +62,7 @@ struct Unpack<Q4_K> : NoTable {
 
 template <>
 struct Unpack<Q5_K> : NoTable {
-    STRATA_INLINE void get(const Layout<Q5_K>::Block& b, int s, const uint32_t*, Codes<32>& c) {
+    STRATA_INLINE void get(const Layout<Q5_K>::Block& b, int s, const Table&, Codes<32>& c) {
         uint32_t fifth[8];
         fields<8>(b, 48 + s / 2 * 32, s % 2 * 4, 0x0f0f0f0fu, c.w);
         fields<8>(b, 16, s, 0x01010101u, fifth);
@@ -75,7 +75,7 @@ struct Unpack<Q5_K> : NoTable {
 
 template <>
 struct Unpack<Q6_K> : NoTable {
-    STRATA_INLINE void get(const Layout<Q6_K>::Block& b, int s, const uint32_t*, Codes<16>& c) {
+    STRATA_INLINE void get(const Layout<Q6_K>::Block& b, int s, const Table&, Codes<16>& c) {
         uint32_t high[4];
         fields<4>(b, s / 8 * 64 + s % 4 * 16, s % 8 / 4 * 4, 0x0f0f0f0fu, c.w);
         fields<4>(b, 128 + s / 8 * 32 + s % 2 * 16, s % 8 / 2 * 2, 0x03030303u, high);
