@@ -96,6 +96,11 @@ struct Floats {
 template <class F, int T, class Work>
 STRATA_INLINE void run_floats(Work& work) {
     work.start();
+    if (work.begin < work.end) {  // towards the second-level cache, while x may not be there yet
+        Stream stream;
+        work.streams(work.begin, &stream);
+        for (int i = 128 * lane(); i < stream.rows * work.cols * F::bytes; i += 128 * 32) prefetch(stream.data + i);
+    }
     work.wait();
     STRATA_ROLL
     for (int unit = work.begin; unit < work.end; unit += work.stride) {
