@@ -20,7 +20,7 @@ def written(plane: PagedPlane) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("kv_type", ["f32", "bf16", "int8"])
-@pytest.mark.parametrize("entry", [(96,), (3, 64)])
+@pytest.mark.parametrize("entry", [(96,), (3, 64), (2, 320)])
 def test_entries_are_written(kv_type: KvType, entry: tuple[int, ...]) -> None:
     x = normal(1, 4, *entry)
     x[0].view(-1)[:3] = torch.tensor([float("nan"), 1 + 2**-8, 3e38])

@@ -10,6 +10,7 @@ from strata.kernels.host_device import HostDevice
 CASES = [
     # channels, taps, dilation, segments
     (5, 4, 1, [(0, 0, 1)]),
+    (7, 6, 1, [(1, 0, 1), (0, 1, 2)]),
     (300, 4, 1, [(1, 0, 2), (0, 3, 7)]),
     (33, 3, 5, [(2, 0, 3), (0, 9, 12)]),
     (8, 1, 1, [(0, 0, 4)]),

@@ -5,14 +5,17 @@
 #pragma once
 
 #include "quantise.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
 // Where value (head, c = 0) of an entry lies in a plane, in values.
 STRATA_INLINE int64_t place_in(const int32_t* table, int64_t slot, int64_t entry, int64_t head, int64_t page,
                                int64_t pages_per_slot, int64_t heads, int64_t dim) {
-    const int64_t page_at = table[slot * pages_per_slot + entry / page];
-    return ((page_at * heads + head) * page + entry % page) * dim;
+    // Entries are int32; dividing 64-bit numbers costs a GPU ten times as much.
+    const int number = static_cast<int>(entry), size = static_cast<int>(page);
+    const int64_t page_at = table[slot * pages_per_slot + number / size];
+    return ((page_at * heads + head) * page + number % size) * dim;
 }
 
 STRATA_INLINE uint16_t bf16_of_float(float x) {
@@ -22,16 +25,26 @@ STRATA_INLINE uint16_t bf16_of_float(float x) {
 }
 
 // A group of 32 lanes writes head `i % heads` of entry `i / heads` of the list; -1 is no entry. x [entries, heads, dim].
+// Eight values of a lane are asked for before their place is known.
 #define STRATA_CACHE_WRITE(type, T, write)                                                                         \
     STRATA_KERNEL(cache_write_##type,                                                                              \
                   (T* data, float* scales, const int32_t* table, const int32_t* slots, const int32_t* entries,     \
                    const float* x, int64_t count, int64_t page, int64_t pages_per_slot, int64_t heads, int64_t dim)) { \
         const int64_t i = static_cast<int64_t>(block_x()) * (block_size() / 32) + warp();                          \
         if (i >= count) return;                                                                                    \
-        const int64_t entry = entries[i / heads];                                                                  \
+        constexpr int batch = 8;                                                                                   \
+        const float* from = x + i * dim;                                                                           \
+        float held[batch];                                                                                         \
+        UNROLL                                                                                                     \
+        for (int k = 0; k < batch; ++k) held[k] = lane() + 32 * k < dim ? from[lane() + 32 * k] : 0.0f;            \
+        const int item = static_cast<int>(i) / static_cast<int>(heads);                                            \
+        const int64_t entry = entries[item], head = i - item * heads;                                              \
         if (entry < 0) return;                                                                                     \
-        const int64_t at = place_in(table, slots[i / heads], entry, i % heads, page, pages_per_slot, heads, dim);  \
-        for (int64_t c = lane(); c < dim; c += 32) write(data, scales, at + c, x[i * dim + c]);                    \
+        const int64_t at = place_in(table, slots[item], entry, head, page, pages_per_slot, heads, dim);            \
+        UNROLL                                                                                                     \
+        for (int k = 0; k < batch; ++k)                                                                            \
+            if (lane() + 32 * k < dim) write(data, scales, at + lane() + 32 * k, held[k]);                         \
+        for (int64_t c = lane() + 32 * batch; c < dim; c += 32) write(data, scales, at + c, from[c]);              \
     }
 
 STRATA_INLINE void write_float(float* data, float*, int64_t at, float x) { data[at] = x; }

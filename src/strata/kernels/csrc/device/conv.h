@@ -1,9 +1,7 @@
 // Depthwise causal convolution with a carried history; bits as conv/naive.py.
 #pragma once
 
-#include "device.h"
-
-#include "../activation.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
@@ -19,14 +17,32 @@ STRATA_INLINE float at(const Column& column, int64_t row) {
 }
 
 STRATA_INLINE float conv_at(const Column& column, const float* weight, int64_t t, int64_t taps, int64_t dilation) {
+    constexpr int batch = 4;  // taps that are asked for at once
     float acc = 0.0f;
-    for (int64_t k = 0; k < taps; ++k) acc = fma(weight[k], at(column, t + k * dilation), acc);
+    for (int64_t k = 0; k < taps; k += batch) {
+        float weights[batch], values[batch];
+        UNROLL
+        for (int j = 0; j < batch; ++j) {
+            weights[j] = k + j < taps ? weight[k + j] : 0.0f;
+            values[j] = k + j < taps ? at(column, t + (k + j) * dilation) : 0.0f;
+        }
+        UNROLL
+        for (int j = 0; j < batch; ++j)
+            if (k + j < taps) acc = fma(weights[j], values[j], acc);
+    }
     return silu(acc);
 }
 
 STRATA_INLINE void carry(const Column& column, float* past, int64_t length) {
-    for (int64_t i = 0; i < column.span; ++i)  // a row is read before it is overwritten: sources lie ahead
-        past[i * column.channels] = at(column, length + i);
+    constexpr int batch = 4;
+    for (int64_t i = 0; i < column.span; i += batch) {  // a row is read before it is overwritten: sources lie ahead
+        float values[batch];
+        UNROLL
+        for (int j = 0; j < batch; ++j) values[j] = i + j < column.span ? at(column, length + i + j) : 0.0f;
+        UNROLL
+        for (int j = 0; j < batch; ++j)
+            if (i + j < column.span) past[(i + j) * column.channels] = values[j];
+    }
 }
 
 // One thread a channel of a segment, all rows and then the history: for a few rows. Grid: x channels, y segments.
