@@ -1,6 +1,7 @@
 """What is gone on with from pages, RAM or disk gives the bits of a cold read, for every architecture."""
 
 import functools
+from dataclasses import replace
 from io import StringIO
 
 import numpy as np
@@ -12,11 +13,12 @@ from strata.core.errors import UsageError
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.core.order import Order
-from strata.core.sharing import Sharing
+from strata.core.sharing import PRIVATE, Sharing
 from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
-from strata.engine.events import Token
+from strata.engine.events import Reason, Token
 from strata.engine.request import Request
+from strata.engine.scheduler import Settings
 from strata.runtime.keeping import GRID, Keeping, OnDisk
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
@@ -158,6 +160,40 @@ def test_open_ended_conversations_share_pages_that_one_of_them_can_fill(name):
     assert together == alone and [len(answer) for answer in alone] == [236, 235, 234]
     assert status["decoding_per_step"]["3"] > 60 and status["sessions"]["short"] > 100
     assert "waits for pages slot=" in said.getvalue() and "gave way" in said.getvalue()
+
+
+def test_a_crowd_in_a_small_pool_says_what_each_says_alone(tmp_path):
+    """Open-ended answers, private ones, branches, cancels and orders; RAM and disk overflow all the time."""
+    draw = np.random.default_rng(11)
+    disk, limits = OnDisk(tmp_path, 1 << 20, "tiny"), Limits(4, 192, 96)
+    keeping = Keeping(pages=6, ram_bytes=1 << 19, ahead=1, disk=disk, log=Log(stream=StringIO()))
+    runner = DeviceRunner(model_of("qwen3_next"), ops_of(), limits, keeping=keeping)
+    engine = Engine(runner, EngineSettings(Settings(chunk_tokens=32)))
+    engine.start()
+    asked, found = [], {}
+    for number in range(24):
+        begin = 40 * int(draw.integers(3))
+        tokens = (*TEXT[begin : begin + int(draw.integers(1, 90))], *TEXT[number * 3 :][: int(draw.integers(1, 30))])
+        params = SamplingParams(temperature=0.9, seed=number) if number % 2 else SamplingParams()
+        sharing = PRIVATE if number % 8 == 7 else Sharing((len(tokens) // 2,), tuple(draw.integers(4, 199, 5).tolist()))
+        new = (None, 3, 30)[number % 3]
+        asked.append(Request(f"r{number}", tokens, new, params, sharing=sharing))
+    for at in range(0, len(asked), 6):
+        sessions = [engine.submit(request) for request in asked[at : at + 6]]
+        sessions[at % 5].cancel()
+        engine.order(Order(("park", "save", "clear")[at // 6 % 3]), lambda answer: None)
+        for session in sessions:
+            *events, last = session.events()
+            if last.reason is not Reason.CANCEL:
+                found[session.request.id] = [e.token for e in events if isinstance(e, Token)]
+    for request in asked:
+        if request.id in found:
+            cold = replace(request, id=f"cold-{request.id}", sharing=PRIVATE)
+            again = [e.token for e in engine.submit(cold).events() if isinstance(e, Token)]
+            assert again == found[request.id], request.id
+    engine.stop()
+    runner.cache.check()
+    assert len(found) >= 20
 
 
 def test_a_folder_that_another_process_has_is_a_warning_and_all_else_works(tmp_path):
