@@ -36,7 +36,7 @@ class Soaked:
     leaked: Mapping[str, int]
     """Slots, pages, promised pages and sessions that were still taken when everything had ended."""
     memory: Mapping[str, Sample]
-    """At the start, in the middle, at the end."""
+    """At the load's start, middle and end; and afterwards, for whole chunks of a prompt read alone need their room."""
     tokens: int
     rate: float
     """Tokens of whole answers per second."""

@@ -82,11 +82,12 @@ class Soak:
                 samples["middle"] = self.sample()
             tell(f"{self.count.asked} requests", int(passed_s), int(self.seconds) + 1)
         seconds = time.perf_counter() - began_s
+        samples["end"] = self.sample()
+        samples.setdefault("middle", samples["end"])
         rows, streams = (since(b, a) for b, a in zip(before, histograms(self.client), strict=True))
         rechecked = self.recheck(lambda done, total: tell("answers alone again", done, total + 1))
         leaked = self.leaked()
-        samples["end"] = self.sample()
-        samples.setdefault("middle", samples["end"])
+        samples["afterwards"] = self.sample()
         count, whole = self.count, self.count.whole_answers
         tokens = sum(got.tokens for got in whole)
         return Soaked(
