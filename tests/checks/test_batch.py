@@ -19,21 +19,23 @@ SMALL = ["--n", "6", "--long", "90", "--threads", "1"]
 def test_a_crowd_says_what_each_says_alone(name, capsys):
     assert run(["check", "batch", str(path_of(name, "gguf")), *SMALL, "--json"], {}) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["equal"] for line in lines] == [True] * 4
-    assert all(line["mean_streams"] >= 2 and line["tokens"] > 50 for line in lines[:3])
+    assert [line["equal"] for line in lines] == [True] * 5
+    assert all(line["mean_streams"] >= 2 and line["tokens"] > 50 for line in lines[:4])
     assert lines[0]["reused"] == 0 < lines[1]["reused"]
-    assert lines[3]["read"] == lines[3]["distinct"] < lines[3]["uses"]
+    assert [line["drafted"] > 0 for line in lines[:4]] == [False, False, False, True]
+    assert 0.2 < lines[3]["accepted"] / lines[3]["drafted"] < 0.8
+    assert lines[4]["read"] == lines[4]["distinct"] < lines[4]["uses"]
 
 
 def test_damage_is_named(capsys):
     assert run(["check", "batch", str(path_of("qwen3_next", "gguf")), *SMALL, "--break"], {}) == 1
     shown = capsys.readouterr()
-    assert shown.out.count("answer position") == 3
+    assert shown.out.count("answer position") == 4
     assert "every part failed, which was the purpose of --break" in shown.err
 
 
 def test_nothing_shared_and_experts_read_twice_fail():
-    alone = Outcome("x", 4, 40, 0, {1: 40}, {0: 4, 1: 40}, "")
+    alone = Outcome("x", 4, 40, 0, 0, 0, {1: 40}, {0: 4, 1: 40}, "")
     assert alone.mean == 1 and "nothing was shared" in alone.failure
     assert ExpertReads(100, 50, 50).failure == ""
     assert "51 experts were read" in ExpertReads(100, 50, 51).failure

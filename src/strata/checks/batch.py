@@ -29,6 +29,10 @@ class Outcome:
     """Answer tokens compared."""
     reused: int
     """Prompt tokens that were not read again."""
+    drafted: int
+    """Draft tokens offered."""
+    accepted: int
+    """Draft tokens that became part of an answer."""
     rows: Mapping[int, int]
     """Steps by rows."""
     streams_per_step: Mapping[int, int]
@@ -93,7 +97,10 @@ def together(
             reused += sum(answer.reused for answer in found.values())
         status = engine.status()
     rows, streams = (counts(status[key]) for key in ("rows_per_step", "decoding_per_step"))
-    return Outcome(name, sum(len(parts) for parts, _ in turns), tokens, reused, rows, streams, wrong)
+    drafts = status["tokens"]
+    assert isinstance(drafts, Mapping)
+    total = sum(len(parts) for parts, _ in turns)
+    return Outcome(name, total, tokens, reused, drafts["drafted"], drafts["accepted"], rows, streams, wrong)
 
 
 def counts(histogram: object) -> dict[int, int]:

@@ -9,6 +9,7 @@ from strata.core.sharing import PRIVATE, SHARED, Sharing
 from strata.engine.runner import Runner
 from strata.layers.batch import Tap
 from strata.runtime.apart import Apart
+from strata.runtime.drafts import Drafting
 from strata.runtime.keeping import Keeping
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
@@ -35,10 +36,11 @@ def forgetful(loaded: Loaded, slots: int, tap: Tap | None = None) -> Runner:
     return Forgetful(loaded.model, run.ops, limits_of(loaded, slots), tap, run.states.kv_type, apart=lent(run))
 
 
-def keeping(loaded: Loaded, slots: int, how: Keeping | None = None) -> Runner:
-    """A fresh runner that keeps conversations."""
+def keeping(loaded: Loaded, slots: int, how: Keeping | None = None, drafting: Drafting | None = None) -> Runner:
+    """A fresh runner that keeps conversations; without `drafting` no slot has drafts."""
     run = loaded.runner
-    return DeviceRunner(loaded.model, run.ops, limits_of(loaded, slots), None, run.states.kv_type, how, lent(run))
+    limits, kv_type = limits_of(loaded, slots), run.states.kv_type
+    return DeviceRunner(loaded.model, run.ops, limits, None, kv_type, how, lent(run), drafting)
 
 
 def lent(runner: DeviceRunner) -> Apart | None:

@@ -12,6 +12,7 @@ from strata.checks.crowd import Part
 from strata.checks.engines import alone, next_turns
 from strata.checks.facts import facts
 from strata.checks.prompts import check_prompts, reading
+from strata.checks.rehearsed import Rehearsed
 from strata.checks.runners import forgetful, keeping, spoil
 from strata.checks.watched import Watched, harmless
 from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, loaded_for
@@ -19,9 +20,12 @@ from strata.cli.check_crowd import conclude, flags_of
 from strata.cli.output import note, say
 from strata.cli.progress import progress, telling
 from strata.kernels.cpu_ops import CpuOps
+from strata.runtime.drafts import Drafting
 
 ANSWERS = 256
 """Room behind the longest prompt for answers and second turns."""
+RIGHT = 0.6
+"""Chance of a draft to be right, in the variant with drafts."""
 
 
 def batch(
@@ -49,9 +53,12 @@ def batch(
         solo = alone(loaded, parts, telling(said, "requests"))
         again = next_turns(parts, solo, [prompt[:20] for prompt in reversed(prompts)])
         solo_again = alone(loaded, again, telling(said, "their second turns"))
+    said_alone = {**solo, **solo_again}
+    texts = [(*part.request.tokens, *said_alone[part.request.id].tokens) for part in (*parts, *again)]
     failures: dict[str, str] = {}
-    for name, keeps, parked in VARIANTS:
-        runner = keeping(loaded, count) if keeps else forgetful(loaded, count)
+    for name, keeps, parked, drafts in VARIANTS:
+        drafting = Drafting(depth=drafts, drafters={"rehearsed": Rehearsed(texts, (RIGHT,), size)}) if drafts else None
+        runner = keeping(loaded, count, drafting=drafting) if keeps else forgetful(loaded, count)
         watched = Watched(runner, company_harm if broken else harmless, spoil)
         with progress(name) as said:
             turns = [(parts, solo), (again, solo_again)]
@@ -67,11 +74,12 @@ def batch(
 
 
 VARIANTS = (
-    ("together, nothing kept", False, False),
-    ("together, conversations kept", True, False),
-    ("together, conversations parked between turns", True, True),
+    ("together, nothing kept", False, False, 0),
+    ("together, conversations kept", True, False, 0),
+    ("together, conversations parked between turns", True, True, 0),
+    ("together, drafts in every slot", True, True, 3),
 )
-"""(name, whether conversations are kept, whether they are parked)"""
+"""(name, whether conversations are kept, whether they are parked, drafts of every slot and step)"""
 
 
 def reads_of(loaded: Loaded, ops: CpuOps, count: int, parts: list[Part]) -> ExpertReads:
@@ -85,7 +93,7 @@ def outcome_line(outcome: Outcome) -> str:
     rows = ", ".join(f"{n}: {steps}" for n, steps in sorted(outcome.streams_per_step.items()))
     return (
         f"{outcome.name}: {outcome.streams} streams, {outcome.tokens} tokens compared, {outcome.reused} prompt tokens"
-        f" reused, {outcome.failure or 'equal'}\n"
+        f" reused, {outcome.accepted} of {outcome.drafted} drafts accepted, {outcome.failure or 'equal'}\n"
         f"  {outcome.mean:.1f} streams per step on average; steps by streams: {rows}\n"
     )
 
