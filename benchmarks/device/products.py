@@ -6,6 +6,7 @@ call in the shape of Flash-Next (hidden 2560, width 640, 10 of many experts), li
 
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ import numpy as np
 import torch
 
 from strata.kernels.cpu_ops import CpuOps
-from strata.kernels.device import Device
+from strata.kernels.device import Device, Kernel
 from strata.kernels.experts import gpu as experts_gpu
 from strata.kernels.experts.table import ExpertTable, table_of
 from strata.kernels.linear import gpu as linear_gpu
 from strata.kernels.linear import launch
 from strata.kernels.native import FORMAT_CODES, Native
 from strata.kernels.views import ExpertBank, Weight
+from strata.quant.formats import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from timing import graph_us
@@ -48,6 +50,15 @@ def copies(device: Device, w: Weight, count: int) -> list[Weight]:
 
 def weight_bytes(w: Weight) -> int:
     return sum(p.numel() * p.element_size() for p in w.planes)
+
+
+def compile_units(device: Device) -> None:
+    """Every format's kernels at once: one after the other they would take minutes."""
+    if device.torch_device.type != "cuda":
+        return
+    kernels = [Kernel(launch.unit(FORMATS[name]), "linear_1") for name in FORMAT_CODES]
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(device.function, kernels))  # type: ignore[attr-defined]
 
 
 def check_dense(device: Device, cpu: CpuOps) -> dict[str, int]:
@@ -164,6 +175,7 @@ def parts(
 def run(device: Device, out: dict[str, Any]) -> None:
     """Differing values by format, then rates; on the emulator the bits alone."""
     cpu = CpuOps(Native())
+    compile_units(device)
     out["differing_dense"] = check_dense(device, cpu)
     out["differing_experts"] = check_experts(device, cpu, (*EXPERTS, ("Q4_K", "Q5_0"), ("BF16", "F16")))
     if device.torch_device.type != "cuda":
