@@ -3,7 +3,8 @@
 # Formats were chosen by what each costs in agreement per byte (score.py); the n-gram table, the projections of the delta net and
 # the embedding are sensitive, hyper-connections and the n-gram key are not. blk.8 is the drafting layer.
 # Codes are rounded with error feedback over calibration.txt, which calibrate.py made with the model itself.
-# With the demo's teacher as a third argument, some are then moved by distillation over new text: 20 minutes on an H200.
+# With the demo's teacher as a third argument, some are then moved by distillation over new text: 30 minutes on an H200. At last
+# bytes that drafts hardly miss go from the drafting layer to matrices of the trunk (refine.sh: a few minutes, no GPU).
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 start=$2
@@ -26,5 +27,8 @@ python=${PYTHON:-python3}
 "$python" "$here/fresh.py" "$3" "$1" "$2.2.npz" 2002 75 30
 RATE=0.004 SCALE_RATE=3e-4 SMALL_RATE=2e-4 ROUTER_RATE=2e-4 \
     "$python" "$here/adapt.py" run "$1" "$start" "$2.plan.npz" "$2.half.gguf" 535 "$2.1.npz" "$2.2.npz"
-SEED=8 "$python" "$here/adapt.py" run "$1" "$2.half.gguf" "$2.plan.npz" "$2" 285 "$2.1.npz" "$2.2.npz"
-rm "$start" "$2.half.gguf" "$2.plan.npz" "$2.1.npz" "$2.2.npz"
+SEED=8 "$python" "$here/adapt.py" run "$1" "$2.half.gguf" "$2.plan.npz" "$2.most.gguf" 285 "$2.1.npz" "$2.2.npz"
+"$python" "$here/fresh.py" "$3" "$1" "$2.3.npz" 2003 75 30
+"$python" "$here/adapt.py" run "$1" "$2.most.gguf" "$2.plan.npz" "$2.base.gguf" 427 "$2.3.npz"
+sh "$here/refine.sh" "$1" "$2.base.gguf" "$2"
+rm "$start" "$2.half.gguf" "$2.most.gguf" "$2.base.gguf" "$2.plan.npz" "$2.1.npz" "$2.2.npz" "$2.3.npz"
