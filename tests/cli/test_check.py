@@ -7,6 +7,7 @@ import pytest
 from chat.tiny_tokenizer import metadata_of, tokenizer_json
 from models.made import path_of
 from strata.chat.tokenizer import from_metadata
+from strata.checks.drafted import NAME as DRAFTED
 from strata.checks.equalities import Equalities
 from strata.cli import check
 from strata.cli.main import run
@@ -29,7 +30,8 @@ def test_equalities_that_hold_exit_0(path, capsys):
     assert run(["check", "equalities", path, "--threads", "1"], {}) == 0
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
-        f"{name}: {rows} rows compared, equal" for name, rows in zip(NAMES, (20, 60, 20, 20), strict=True)
+        f"{name}: {rows} rows compared, equal"
+        for name, rows in zip([*NAMES, DRAFTED], (20, 60, 20, 20, 768), strict=True)
     ]
     assert "prompts of 5, 23, 40, 50 tokens" in shown.err
 
@@ -38,10 +40,10 @@ def test_broken_on_purpose_exits_1_and_says_that_this_was_the_purpose(path, caps
     assert run(["check", "equalities", path, "--break", "--json"], {}) == 1
     shown = capsys.readouterr()
     values = [json.loads(line) for line in shown.out.splitlines()]
-    assert [v["name"] for v in values] == NAMES
+    assert [v["name"] for v in values] == [*NAMES, DRAFTED]
     assert all(not v["equal"] and "answer position" in v["difference"] and v["broken_on_purpose"] for v in values)
     assert values[0]["machine"]["isa"] and values[0]["model"] == path
-    assert f"every one failed, which was the purpose of --break: {', '.join(NAMES)}" in shown.err
+    assert f"every one failed, which was the purpose of --break: {', '.join([*NAMES, DRAFTED])}" in shown.err
 
 
 def test_a_break_that_is_not_noticed_is_named(path, capsys, monkeypatch):
@@ -54,7 +56,7 @@ def test_one_that_fails_exits_1_by_name(path, capsys, monkeypatch):
     monkeypatch.setattr("strata.state.sequence.SequenceStates.restore", lambda *_: None)
     code = run(["check", "equalities", path], {})
     shown = capsys.readouterr()
-    assert code == 1 and "check equalities: 1 of 4 failed: restored = never parked" in shown.err
+    assert code == 1 and "check equalities: 1 of 5 failed: restored = never parked" in shown.err
     assert "one slot = many slots: 20 rows compared, equal" in shown.out
 
 

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from strata.sampling.philox import uniform
 from strata.speculate.drafter import Ask, Proposal
 
-WRONG = 0.35
-"""Confidence in a wrong draft, as a share of that in a right one: a drafter knows a little about itself."""
-
 
 class Rehearsed:
     """Implements `Drafter` on texts (prompt and answer) that were recorded before.
 
     The draft of depth d is right, when those before it are, with the chance `rates[d - 1]` (the last holds from there
-    on); whether it is depends on its position alone, so every run meets the same drafts. Answers that differ from the
+    on); whether it is depends on its position alone, so every run meets the same drafts; its confidence tells nothing of it. Answers that differ from the
     texts, and those that are not among them, get no drafts.
     """
 
@@ -66,7 +63,7 @@ class Rehearsed:
             rate = self.rates[min(i, len(self.rates) - 1)]
             right = uniform(self.seed, (at + i) * 64 + i) < rate
             tokens.append(token if right else (token + 1) % self.vocabulary)
-            sure.append(rate if right else rate * WRONG)
+            sure.append(rate)
         return Proposal(tuple(tokens), tuple(sure))
 
     def spent(self) -> None:
