@@ -14,6 +14,7 @@ def test_before_anything_is_known_priors_and_the_drafters_word_count():
     assert [acceptance.expected(0, depth) for depth in (1, 2, 3, 40)] == pytest.approx([0.7, 0.4, 0.4, 0.4])
     assert acceptance.chance(0, 1, 0.9) == pytest.approx(0.9)
     assert acceptance.chances(0, (0.5, 0.5, 0.8)) == pytest.approx((0.5, 0.25, 0.2))
+    assert acceptance.chances(0, (0.5, 0.5, 0.3, 1.0)) == pytest.approx((0.5, 0.25))
 
 
 @given(rate=st.sampled_from([0.1, 0.5, 0.9]), seed=st.integers(0, 99))

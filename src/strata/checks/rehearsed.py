@@ -10,8 +10,8 @@ class Rehearsed:
     """Implements `Drafter` on texts (prompt and answer) that were recorded before.
 
     The draft of depth d is right, when those before it are, with the chance `rates[d - 1]` (the last holds from there
-    on); whether it is depends on its position alone, so every run meets the same drafts; its confidence tells nothing of it. Answers that differ from the
-    texts, and those that are not among them, get no drafts.
+    on); whether it is depends on its position alone, so every run meets the same drafts, and its confidence tells
+    nothing of it. Answers that differ from the texts, and those that are not among them, get no drafts.
     """
 
     def __init__(self, texts: Sequence[Sequence[int]], rates: Sequence[float], vocabulary: int, seed: int = 1) -> None:
@@ -19,13 +19,14 @@ class Rehearsed:
         self.rates = tuple(rates)
         self.vocabulary = vocabulary
         self.seed = seed
-        self.told: dict[int, list[int]] = {}
+        self.told: dict[int, int] = {}
+        """By slot: how long its sequence is."""
         self.known: dict[int, list[tuple[int, ...]]] = {}
-        """By slot: the texts that its sequence is the beginning of, as far as was looked."""
+        """By slot: the texts that its sequence is the beginning of."""
 
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.begin`."""
-        self.told[slot] = []
+        self.told[slot] = 0
         start = tuple(tokens)
         self.known[slot] = [text for text in self.texts if text[: len(start)] == start]
 
@@ -40,7 +41,9 @@ class Rehearsed:
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`."""
         if slot in self.told:
-            self.told[slot] += tokens
+            first, new = self.told[slot], tuple(tokens)
+            self.told[slot] = stop = first + len(new)
+            self.known[slot] = [text for text in self.known[slot] if text[first:stop] == new]
 
     def forget(self, slot: int) -> None:
         """See `Drafter.forget`."""
@@ -51,10 +54,10 @@ class Rehearsed:
         """See `Drafter.propose`."""
         found = {}
         for slot, ask in asks.items():
-            said = (*self.told[slot], ask.pending)
-            text = next((text for text in self.known[slot] if text[: len(said)] == said), None)
-            if text is not None and len(text) > len(said):
-                found[slot] = self._drafts(text, len(said), ask.depth)
+            at = self.told[slot]
+            text = next((text for text in self.known[slot] if text[at : at + 1] == (ask.pending,)), ())
+            if len(text) > at + 1:
+                found[slot] = self._drafts(text, at + 1, ask.depth)
         return found
 
     def _drafts(self, text: Sequence[int], at: int, depth: int) -> Proposal:

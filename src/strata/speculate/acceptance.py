@@ -16,6 +16,8 @@ SLOT_WEIGHT = 8.0
 """Checked drafts that those of all sequences count for, against those of one."""
 FADE = 0.97
 """What a checked draft counts for after the next one."""
+LEAST = 0.1
+"""Drafts with a smaller chance are not worth a thought."""
 DEPTHS = 16
 """Deeper drafts are counted with these."""
 
@@ -93,10 +95,12 @@ class Acceptance:
         return self.slots[slot].by_confidence[at].estimate(common, SLOT_WEIGHT)
 
     def chances(self, slot: int, confidence: Sequence[float]) -> tuple[float, ...]:
-        """The chance of every draft of a proposal that all up to it are right."""
+        """The chance of every draft of a proposal that all up to it are right, as long as it is LEAST or more."""
         product, found = 1.0, []
         for depth, sure in enumerate(confidence, 1):
             product *= self.chance(slot, depth, sure)
+            if product < LEAST:
+                break
             found.append(product)
         return tuple(found)
 

@@ -24,7 +24,9 @@ PATIENCE = 8
 TRIAL_SHARE = 0.01
 """Of the time, that such trials may take."""
 MARGIN = 1.03
-"""What a costly drafter must promise over doing without: it also costs what no step shows."""
+"""What drafts must promise over doing without: they also cost what no step shows."""
+MARGIN_TOGETHER = 1.15
+"""The same where several slots decode: whoever ends sooner leaves the others with fewer to share a step with."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ class Chooser:
             best[slot] = (self.costly or "", proposal, slot)
         chances = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
         self.last = best_depths(len(caps), chances, self.costs.step_s)
+        if self.last.rate <= (MARGIN if len(caps) == 1 else MARGIN_TOGETHER) * plain.rate:
+            self.last = plain
         return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
 
     def _offer(self, found: "Found", count: int) -> tuple[int, ...]:
@@ -140,8 +144,9 @@ class Chooser:
             for slot, proposal in self.drafters[name].propose(asks).items():
                 self.offers[slot].made[name] = proposal
                 found = (name, proposal, slot)
-                if slot not in best or sum(self._chances(found)) > sum(self._chances(best[slot])):
-                    best[slot] = found
+                if slot in best and sum(self._chances(found)) <= sum(self._chances(best[slot])):
+                    continue
+                best[slot] = found
         return best
 
     def _chances(self, found: "Found") -> tuple[float, ...]:
@@ -207,8 +212,10 @@ class Chooser:
 
         def goes_on(slot: int, confidence: Sequence[float]) -> bool:
             acceptance = self.acceptance[name]
-            so_far = acceptance.chances(slot, confidence)[-1]
-            return so_far * acceptance.expected(slot, len(confidence) + 1) > row
+            so_far = acceptance.chances(slot, confidence)
+            if len(so_far) < len(confidence):
+                return False
+            return so_far[-1] * acceptance.expected(slot, len(confidence) + 1) > row
 
         asks = {slot: Ask(pending[slot], depth, partial(goes_on, slot)) for slot, depth in depths.items()}
         found = drafter.propose(asks)
