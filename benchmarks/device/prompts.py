@@ -93,9 +93,6 @@ def time_dense(device: Device, out: dict[str, Any]) -> None:
         us = graph_us(lambda: linear_prompt.linear(device, x, [w]), 5)  # noqa: B023
         found = out[f"{name} {rows} x {cols}"] = figure(us, ROWS * rows * cols)
         if w.format.kind == "codes":
-            usual, linear_prompt.threads_for = linear_prompt.threads_for, lambda device, fmt: 128
-            found["two blocks of 128 threads, ms"] = graph_us(lambda: linear_prompt.linear(device, x, [w]), 5) / 1e3  # noqa: B023
-            linear_prompt.threads_for = usual
             found["quantise ms"] = graph_us(lambda: linear_prompt.quantise(device, x, {w.format}), 5) / 1e3  # noqa: B023
             found["unpack ms"] = graph_us(lambda: linear_prompt.unpack(device, w), 5) / 1e3  # noqa: B023
 

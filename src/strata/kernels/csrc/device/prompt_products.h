@@ -1,7 +1,7 @@
 // Products of weights in codes with many rows of x, on matrix units, bit for bit as kernels/linear/naive.py: the sums of a
 // sub-block are exact whoever adds them, and the few float operations keep the lane rule's order (prompt_layout.h).
-// One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and STRATA_THREADS (64, 128
-// or 256: as many as shared memory allows).
+// One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and STRATA_THREADS (64 or
+// 128: as many as shared memory allows; a processor's registers hold 256).
 //
 // A group of 32 lanes computes 32 rows of x by 32 rows of the weight, a block of T threads 64 by T / 2; every thread has
 // 32 results. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
@@ -82,12 +82,11 @@ struct PromptPlaces {
     Fragments f = {};
 
     STRATA_METHOD void next_stage() {
-        constexpr int depth = prompt_depth<threads>;
-        wait_for_copies<depth - 2>();
+        wait_for_copies<prompt_depth - 2>();
         barrier();  // everyone's copies have landed, and nobody reads the slot that is filled next
         loader.ask();
         stage = loader.ring + slot * Stage::bytes;
-        slot = slot + 1 == depth ? 0 : slot + 1;
+        slot = slot + 1 == prompt_depth ? 0 : slot + 1;
         load_operands<Stage>(stage, 0, f);
     }
 
@@ -158,7 +157,7 @@ STRATA_INLINE void run_prompt(const PromptWork& work, const PromptOperands& from
     PromptPlaces<sub, minima, threads> places = {{work, from, rows, ring, stride, stages_of(from.cols), unit}};
     places.loader.begin();
     barrier();
-    for (int i = 0; i + 1 < prompt_depth<threads>; ++i) {
+    for (int i = 0; i + 1 < prompt_depth; ++i) {
         places.loader.ask();
         barrier();
     }
