@@ -15,8 +15,9 @@ from strata.checkpoint.demo import model_path
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "demo_drafts.npz"
 AGREEMENT = 0.8
-"""Of the packaged file's drafts with those of the checkpoint that it was made from: 82.8% was measured. The head's experts
-have 2 bits a value; its first drafts are right in 70.4% of the positions of answers, the checkpoint's in 72.8%.
+"""Of the packaged file's drafts with those of the checkpoint that it was made from: 82.8% was measured. The head's
+experts have 2 bits a value; its first drafts are right in 70.4% of the positions of answers, the checkpoint's in
+72.8%.
 """
 
 Texts = list[tuple[list[int], np.ndarray]]
