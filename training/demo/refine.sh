@@ -1,6 +1,6 @@
 #!/bin/sh
-# The last step of package.sh: sh refine.sh FOLDER BASE.gguf OUT.gguf. What it writes depends on the folder alone, so with the
-# packaged file as BASE it gives that file again.
+# The last step of package.sh: sh refine.sh FOLDER BASE.gguf OUT.gguf. What it writes depends on the folder alone, so the packaged
+# file can be BASE too: all but a few codes come out as they are.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH="$here/../../src${PYTHONPATH:+:$PYTHONPATH}"
