@@ -56,7 +56,8 @@ def test_clients_are_answered_and_steps_are_shared(server, capsys):
     assert (found["clients"], found["requests"], found["failed"], found["tokens"]) == (3, 6, 0, 72)
     assert found["model"] == "strata-demo" and found["machine"]["threads"] == 1 and found["settings"]["context"] == 512
     streams = {int(n): steps for n, steps in found["streams_per_step"].items()}
-    assert sum(n * steps for n, steps in streams.items()) == 72 - 6  # the first token comes with the prompt
+    # The first token comes with the prompt, the others one by one or, with drafts that were right, several at a time.
+    assert 6 < sum(n * steps for n, steps in streams.items()) <= 72 - 6
     assert max(streams) == 3 and found["rate"] > 0 and found["gap_s"]["max"] >= found["gap_s"]["p50"] > 0
 
 
