@@ -477,13 +477,18 @@ class Interleaving(RuleBasedStateMachine):
         busy = {slot.session.request.id for slot in scheduler.slots if slot.session is not None}
         assert sum(len(window.tokens) for window in windows) <= scheduler.limits.step_tokens
         assert windows or not busy
+        # Who was set aside waits in line, by other rules.
+        self.last_served = {name: at for name, at in self.last_served.items() if name in busy}
         for slot in scheduler.slots:
             if slot.session is not None:
                 name = slot.session.request.id
                 first = self.last_served.setdefault(name, self.round)
-                if slot.index in {window.slot for window in windows}:
+                window = next((window for window in windows if window.slot == slot.index), None)
+                reads = slot.reading or (window is not None and window.start < len(slot.session.request.tokens))
+                if window is not None:
                     self.last_served[name] = self.round
-                most = scheduler.limits.slots + (WAIT if slot.reading else 0)
+                # A wait counts from the end of the step that served it, so one round more.
+                most = scheduler.limits.slots + (WAIT + 1 if reads else 0)
                 assert self.round - first <= most, "a seated session starves"
 
     @invariant()

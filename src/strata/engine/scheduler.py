@@ -188,6 +188,9 @@ class Scheduler:
             slot = choose_slot(open_to, session.request.tokens)
             free.remove(slot)
             slot.sit(session, line)
+            self._turn += 1
+            # As if served in the last step: who comes goes behind those who wait, whenever this slot was used before.
+            slot.last_step, slot.turn = self._step, self._turn
             del self.waiting[session.request.id]
             seats.append((slot.index, session))
         return seats
@@ -308,13 +311,18 @@ class Scheduler:
     def _in_order(self, busy: Sequence[Slot]) -> list[Slot]:
         """Longest-waiting first; decoding before reading among equals, so that streams go on beside a long prompt.
 
-        In the places of those who read, short prompts come before much longer ones.
+        Those who read change places, for good, so that short prompts come before much longer ones: if a long one kept
+        its place, a short one would be served there step after step, before those who decode.
         """
         order = sorted(busy, key=lambda slot: (slot.last_step, slot.reading, slot.turn, slot.index))
         turns = [
             Turn(slot, slot.left, slot.occupied()[1].late, (place,)) for place, slot in enumerate(order) if slot.reading
         ]
-        readers = iter(in_turn(turns))
+        reading = in_turn(turns)
+        places = [(turn.who.last_step, turn.who.turn) for turn in turns]
+        for slot, place in zip(reading, places, strict=True):
+            slot.last_step, slot.turn = place
+        readers = iter(reading)
         return [next(readers) if slot.reading else slot for slot in order]
 
     def lengths(self) -> dict[int, int]:
