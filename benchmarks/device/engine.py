@@ -16,6 +16,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +90,14 @@ class Report:
         return not failed
 
 
+def place_all(drawn: Drawn) -> Any:
+    """Every expert into VRAM; how many there are is known once they are drawn."""
+    return drawn.place(drawn.all_gib)
+
+
 def resident(report: Report, drawn: Drawn) -> None:
     """All experts in VRAM: one stream, its parts and kernels, several streams, a prompt."""
-    if not report.part("resident: placing", 40, lambda: drawn.place(drawn.all_gib)):
+    if not report.part("resident: placing", 40, partial(place_all, drawn)):
         return
     report.part("resident: 1 stream", 30, lambda: decode(drawn, 1, 48))
     if drawn.last is not None:
@@ -101,9 +107,9 @@ def resident(report: Report, drawn: Drawn) -> None:
             report.part("resident: profile", 30, lambda: kernels(steps))
         report.part("resident: parts ms", 15, lambda: parts(runner, steps))
     for slots in (2, 4, 8):
-        report.part(f"resident: {slots} streams", 20, lambda s=slots: decode(drawn, s, 24))  # type: ignore[misc]
+        report.part(f"resident: {slots} streams", 20, partial(decode, drawn, slots, 24))
     for chunk in drawn.scale.chunks:
-        report.part(f"resident: prompt by {chunk}", 30, lambda c=chunk: prompt(drawn, c, 8.0))  # type: ignore[misc]
+        report.part(f"resident: prompt by {chunk}", 30, partial(prompt, drawn, chunk, 8.0))
 
 
 def budgets(report: Report, drawn: Drawn) -> None:
@@ -115,16 +121,16 @@ def budgets(report: Report, drawn: Drawn) -> None:
         trace = curve_of(curve, drawn.shape)
         for gib in (24.0, 12.0) if drawn.scale is REAL else (24.0, 1 / 1024):
             name = f"{curve.name} {gib:g} GiB"
-            if not report.part(f"{name}: placing", 40, lambda g=gib, t=trace: drawn.place(g, learned(t), t)):  # type: ignore[misc]
+            if not report.part(f"{name}: placing", 40, partial(drawn.place, gib, learned(trace), trace)):
                 continue
             report.part(f"{name}: 1 stream", 25, lambda: decode(drawn, 1, 96, host))
             if gib == 24.0 and (curve is TYPICAL or drawn.scale is TINY):
                 for slots in (2, 4, 8):
-                    report.part(f"{name}: {slots} streams", 20, lambda s=slots: decode(drawn, s, 32, host))  # type: ignore[misc]
+                    report.part(f"{name}: {slots} streams", 20, partial(decode, drawn, slots, 32, host))
                 if drawn.device.torch_device.type == "cuda":
                     report.part(f"{name}: profile", 30, lambda: kernels(drawn.steps))
                 for chunk in drawn.scale.chunks[1:]:
-                    report.part(f"{name}: prompt by {chunk}", 30, lambda c=chunk: prompt(drawn, c, 8.0))  # type: ignore[misc]
+                    report.part(f"{name}: prompt by {chunk}", 30, partial(prompt, drawn, chunk, 8.0))
 
 
 def run(device: Device, out: dict[str, Any], thorough: bool = False) -> None:
@@ -139,12 +145,12 @@ def run(device: Device, out: dict[str, Any], thorough: bool = False) -> None:
     scale, blocks = TINY if emulated else REAL, host_blocks(device.torch_device)
     for name, formats in FORMATS.items():
         drawn = Drawn(device, native, scale)
-        if report.part(f"{name}: drawing", 40, lambda d=drawn, f=formats: d.draw(f, blocks)):  # type: ignore[misc]
+        if report.part(f"{name}: drawing", 40, partial(drawn.draw, formats, blocks)):
             if name == "IQ3_S":
                 resident(report, drawn)
                 budgets(report, drawn)
-            elif report.part(f"{name}: placing", 40, lambda d=drawn: d.place(d.all_gib)):  # type: ignore[misc]
-                report.part(f"{name}: resident, 1 stream", 25, lambda d=drawn: decode(d, 1, 24))  # type: ignore[misc]
+            elif report.part(f"{name}: placing", 40, partial(place_all, drawn)):
+                report.part(f"{name}: resident, 1 stream", 25, partial(decode, drawn, 1, 24))
         drawn.close()
         del drawn
         gc.collect()
