@@ -14,6 +14,18 @@ MOST_ROWS = 4
 MOST_KEY_DIMS = 256
 
 
+def unit_length(device: Device, unit: str, source: int, sizes: tuple[int, int, int, int], eps: float) -> torch.Tensor:
+    """q, divided by the root of its dims too, and k of every head at unit length, [rows, 2 * key heads * key dims].
+
+    `source`: where qkv lies; `sizes`: rows, key heads, key dims, values of a row of qkv.
+    """
+    num_rows, key_heads, key_dim, _ = sizes
+    qk = device.empty(num_rows, 2 * key_heads * key_dim)
+    grid, scale = blocks_for(num_rows * 2 * key_heads, THREADS // GROUP), 1.0 / math.sqrt(key_dim)
+    device.launch(Kernel(unit, "delta_normalise"), grid, THREADS, 0, source, qk.data_ptr(), *sizes, eps, scale)
+    return qk
+
+
 def delta_rule(
     device: Device,
     qkv: torch.Tensor,
@@ -38,11 +50,8 @@ def delta_rule(
     qk, qk_width, ready = source, width, num_rows > MOST_ROWS
     if ready:
         qk_width = 2 * key_heads * key_dim
-        normalised = device.empty(num_rows, qk_width)
+        normalised = unit_length(device, unit, source, (num_rows, key_heads, key_dim, width), float(eps))
         qk = normalised.data_ptr()
-        grid = blocks_for(num_rows * 2 * key_heads, THREADS // GROUP)
-        sizes = (num_rows, key_heads, key_dim, width, eps, scale)
-        device.launch(Kernel(unit, "delta_normalise"), grid, THREADS, 0, source, qk, *sizes)
     out = device.empty(num_rows, value_heads, value_dim)
     device.launch(
         Kernel(unit, "delta_rule"),

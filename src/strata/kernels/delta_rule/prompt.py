@@ -1,11 +1,9 @@
 """delta_rule for the many rows of a prompt (csrc/device/delta_prompt.h); bits as delta_rule/naive.py."""
 
-import math
-
 import torch
 
 from strata.kernels.delta_rule import gpu
-from strata.kernels.device import GROUP, THREADS, Device, Kernel, blocks_for
+from strata.kernels.device import GROUP, Device, Kernel
 from strata.kernels.device_addresses import floats, integers
 from strata.kernels.ops import HeadPairing
 from strata.kernels.views import Rows
@@ -34,11 +32,7 @@ def delta_rule(
     width, qk_width = 2 * key_heads * key_dim + value_heads * value_dim, 2 * key_heads * key_dim
     source = floats(device, "delta_rule: qkv", qkv, (num_rows, width))
     unit = gpu.unit_for(device, key_dim, value_dim).replace("delta", "delta_prompt", 1)
-    qk = device.empty(num_rows, qk_width)
-    grid, sizes = blocks_for(num_rows * 2 * key_heads, THREADS // GROUP), (num_rows, key_heads, key_dim, width)
-    scale = 1.0 / math.sqrt(key_dim)
-    normalise = Kernel(unit, "delta_normalise")
-    device.launch(normalise, grid, THREADS, 0, source, qk.data_ptr(), *sizes, float(eps), scale)
+    qk = gpu.unit_length(device, unit, source, (num_rows, key_heads, key_dim, width), float(eps))
     out = device.empty(num_rows, value_heads, value_dim)
     device.launch(
         Kernel(unit, "delta_prompt"),

@@ -51,25 +51,6 @@ STRATA_INLINE Vec4 list_four(const ListCache& from, int64_t row, int at) {
     return four;
 }
 
-// Sums of N values over the lanes in the order of the lane rule's tree: lane l gets that of value l / (32 / N).
-template <int N, int mask>
-STRATA_INLINE float fold(float* v) {
-    if constexpr (mask == 0) {
-        return v[0];
-    } else if constexpr (N == 1) {
-        v[0] = v[0] + shuffle_xor(v[0], mask);
-        return fold<1, mask / 2>(v);
-    } else {
-        const bool upper = (lane() & mask) != 0;
-        UNROLL
-        for (int i = 0; i < N / 2; ++i) {
-            const float kept = upper ? v[i + N / 2] : v[i], sent = upper ? v[i] : v[i + N / 2];
-            v[i] = kept + shuffle_xor(sent, mask);
-        }
-        return fold<N / 2, mask / 2>(v);
-    }
-}
-
 // Scores of keys j and j + 1: value 2 q + k of `dots` is query q with key j + k.
 template <int first>
 STRATA_INLINE void put_scores(float* dots, ListMemory& memory, int j, int n, float scale) {

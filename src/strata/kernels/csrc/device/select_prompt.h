@@ -11,25 +11,6 @@ constexpr int select_rows = 4, select_threads = 256, select_each = SELECT_DIM / 
 constexpr int select_dots = 2 * select_rows * SELECT_HEADS;  // value (k * rows + r) * heads + h
 static_assert(SELECT_DIM % 32 == 0 && 32 % select_dots == 0, "a lane holds a sum or a part of one");
 
-// Sums of N values over the lanes in the order of the lane rule's tree: lane l gets that of value l / (32 / N).
-template <int N, int mask>
-STRATA_INLINE float fold_dots(float* v) {
-    if constexpr (mask == 0) {
-        return v[0];
-    } else if constexpr (N == 1) {
-        v[0] = v[0] + shuffle_xor(v[0], mask);
-        return fold_dots<1, mask / 2>(v);
-    } else {
-        const bool upper = (lane() & mask) != 0;
-        UNROLL
-        for (int i = 0; i < N / 2; ++i) {
-            const float kept = upper ? v[i + N / 2] : v[i], sent = upper ? v[i] : v[i + N / 2];
-            v[i] = kept + shuffle_xor(sent, mask);
-        }
-        return fold_dots<N / 2, mask / 2>(v);
-    }
-}
-
 // Keys of one slot's cache.
 struct SelectKeys {
     const float* data;
@@ -57,7 +38,7 @@ STRATA_INLINE float select_pair(const float (&q)[select_rows][SELECT_HEADS][sele
         UNROLL
         for (int v = 0; v < select_dots; ++v)
             dots[v] = fma(q[v / SELECT_HEADS % select_rows][v % SELECT_HEADS][i], k[v / (select_rows * SELECT_HEADS)][i], dots[v]);
-    const float dot = fold_dots<select_dots, 16>(dots), positive = dot < 0.0f ? 0.0f : dot;
+    const float dot = fold<select_dots, 16>(dots), positive = dot < 0.0f ? 0.0f : dot;
     constexpr int wide = 32 / select_dots;  // lanes of a dot
     float total = 0.0f + positive;
     UNROLL

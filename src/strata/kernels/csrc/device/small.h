@@ -35,4 +35,23 @@ STRATA_INLINE float lane_largest(float v) {
     return v;
 }
 
+// Sums of N values over the lanes in the order of the lane rule's tree: lane l gets that of value l / (32 / N).
+template <int N, int mask>
+STRATA_INLINE float fold(float* v) {
+    if constexpr (mask == 0) {
+        return v[0];
+    } else if constexpr (N == 1) {
+        v[0] = v[0] + shuffle_xor(v[0], mask);
+        return fold<1, mask / 2>(v);
+    } else {
+        const bool upper = (lane() & mask) != 0;
+        UNROLL
+        for (int i = 0; i < N / 2; ++i) {
+            const float kept = upper ? v[i + N / 2] : v[i], sent = upper ? v[i] : v[i + N / 2];
+            v[i] = kept + shuffle_xor(sent, mask);
+        }
+        return fold<N / 2, mask / 2>(v);
+    }
+}
+
 }  // namespace strata::STRATA_ISA
