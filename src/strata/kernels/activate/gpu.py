@@ -7,7 +7,7 @@ from strata.kernels.device_addresses import floats
 from strata.kernels.ops import Activation
 
 KINDS: tuple[Activation, ...] = ("silu", "sigmoid", "softplus", "exp")
-ACTIVATE = {kind: Kernel("activate", f"activate_{kind}") for kind in KINDS}
+ACTIVATE = {kind: Kernel("activate", f"activate_{kind}", early=True) for kind in KINDS}
 
 
 def activate(

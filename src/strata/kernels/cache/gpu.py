@@ -10,11 +10,11 @@ from strata.kernels.device_addresses import floats, integers, plane
 from strata.kernels.views import KvType, PagedPlane
 
 WRITE: dict[KvType, Kernel] = {
-    "f32": Kernel("cache", "cache_write_f32"),
-    "bf16": Kernel("cache", "cache_write_bf16"),
-    "int8": Kernel("cache", "cache_write_int8"),
+    "f32": Kernel("cache", "cache_write_f32", early=True),
+    "bf16": Kernel("cache", "cache_write_bf16", early=True),
+    "int8": Kernel("cache", "cache_write_int8", early=True),
 }
-POOL = Kernel("cache", "pool_blocks")
+POOL = Kernel("cache", "pool_blocks", early=True)
 WRITE_THREADS = 128
 
 

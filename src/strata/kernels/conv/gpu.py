@@ -6,7 +6,7 @@ from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats, integers
 from strata.kernels.views import Rows
 
-FEW, MANY, CARRY = (Kernel("conv", name) for name in ("conv_few", "conv_many", "conv_carry"))
+FEW, MANY, CARRY = (Kernel("conv", name, early=True) for name in ("conv_few", "conv_many", "conv_carry"))
 MOST_ROWS = 32
 """Of a step for which a channel is one thread's work."""
 ROWS_EACH = 16

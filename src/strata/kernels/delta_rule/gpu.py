@@ -22,7 +22,9 @@ def unit_length(device: Device, unit: str, source: int, sizes: tuple[int, int, i
     num_rows, key_heads, key_dim, _ = sizes
     qk = device.empty(num_rows, 2 * key_heads * key_dim)
     grid, scale = blocks_for(num_rows * 2 * key_heads, THREADS // GROUP), 1.0 / math.sqrt(key_dim)
-    device.launch(Kernel(unit, "delta_normalise"), grid, THREADS, 0, source, qk.data_ptr(), *sizes, eps, scale)
+    device.launch(
+        Kernel(unit, "delta_normalise", early=True), grid, THREADS, 0, source, qk.data_ptr(), *sizes, eps, scale
+    )
     return qk
 
 
@@ -54,7 +56,7 @@ def delta_rule(
         qk = normalised.data_ptr()
     out = device.empty(num_rows, value_heads, value_dim)
     device.launch(
-        Kernel(unit, "delta_rule"),
+        Kernel(unit, "delta_rule", early=True),
         (value_heads * -(-value_dim // GROUP), segments, 1),
         GROUP,
         0,

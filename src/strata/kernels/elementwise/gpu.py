@@ -8,9 +8,10 @@ from strata.kernels.device_addresses import floats
 from strata.kernels.ops import Activation
 
 ADD, DIVIDE, MULTIPLY, SIGNED_ROOT, DELTA_RATES, SPREAD = (
-    Kernel("elementwise", name) for name in ("add", "divide", "multiply", "signed_root", "delta_rates", "spread")
+    Kernel("elementwise", name, early=True)
+    for name in ("add", "divide", "multiply", "signed_root", "delta_rates", "spread")
 )
-GATE = {kind: Kernel("activate", f"gate_{kind}") for kind in KINDS}
+GATE = {kind: Kernel("activate", f"gate_{kind}", early=True) for kind in KINDS}
 
 
 def add(device: Device, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

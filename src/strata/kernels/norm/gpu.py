@@ -6,7 +6,7 @@ from strata.kernels.device import GROUP, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
 
 RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
-    Kernel("norm", name) for name in ("rms_norm_narrow", "rms_norm_wide", "l2_norm", "row_dot")
+    Kernel("norm", name, early=True) for name in ("rms_norm_narrow", "rms_norm_wide", "l2_norm", "row_dot")
 )
 NARROW = 512
 """Values of a row up to which one group of lanes does it alone."""

@@ -7,8 +7,8 @@ import torch
 from strata.kernels.device import THREADS, Device, Kernel
 from strata.kernels.rendezvous.mailbox import Mailbox
 
-PLACE = Kernel("rendezvous", "rendezvous_place")
-COMBINE = Kernel("rendezvous", "rendezvous_combine")
+PLACE = Kernel("rendezvous", "rendezvous_place", early=True)
+COMBINE = Kernel("rendezvous", "rendezvous_combine", early=True)
 POISONED = 2
 """Place in `Desk.encounter`."""
 LEDGER = 12

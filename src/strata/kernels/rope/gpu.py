@@ -6,7 +6,10 @@ from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import address, floats, integers
 from strata.kernels.ops import RopeLayout
 
-ROPE: dict[RopeLayout, Kernel] = {"halves": Kernel("rope", "rope_halves"), "pairs": Kernel("rope", "rope_pairs")}
+ROPE: dict[RopeLayout, Kernel] = {
+    "halves": Kernel("rope", "rope_halves", early=True),
+    "pairs": Kernel("rope", "rope_pairs", early=True),
+}
 ANGLES = Kernel("rope", "rope_angles")
 
 

@@ -5,7 +5,7 @@ import torch
 from strata.kernels.device import GROUP, Device, Kernel
 from strata.kernels.device_addresses import floats
 
-ROUTE = Kernel("route", "route")
+ROUTE = Kernel("route", "route", early=True)
 
 
 def route(device: Device, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,7 +10,7 @@ from strata.kernels.device import THREADS, Device, Kernel
 from strata.kernels.device_addresses import floats, integers, plane
 from strata.kernels.views import PagedPlane, Rows
 
-SCORES, CHOOSE = Kernel("select", "select_scores"), Kernel("select", "select_choose")
+SCORES, CHOOSE = (Kernel("select", name, early=True) for name in ("select_scores", "select_choose"))
 MOST_SCORES = 16 << 20
 """Scores kept at once; more rows are taken in turns."""
 GROUPS = THREADS // 32

@@ -5,7 +5,7 @@ import torch
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 
-MIX, ADD = Kernel("streams", "stream_mix"), Kernel("streams", "stream_add")
+MIX, ADD = (Kernel("streams", name, early=True) for name in ("stream_mix", "stream_add"))
 COLUMNS = 64
 """Elements of a block: few, so that one row's blocks spread over processors."""
 

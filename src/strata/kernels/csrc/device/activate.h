@@ -8,10 +8,12 @@
 #define STRATA_ACTIVATION(kind, function)                                                       \
     STRATA_KERNEL(activate_##kind,                                                              \
                   (const float* x, float divisor, float factor, float* y, int64_t count)) {     \
+        in_turn();                                                                              \
         const int64_t i = element();                                                            \
         if (i < count) y[i] = function(x[i] / divisor) * factor;                                \
     }                                                                                           \
     STRATA_KERNEL(gate_##kind, (const float* g, const float* x, float* y, int64_t count)) {     \
+        in_turn();                                                                              \
         const int64_t i = element();                                                            \
         if (i < count) y[i] = function(g[i]) * x[i];                                            \
     }

@@ -30,6 +30,7 @@ STRATA_INLINE uint16_t bf16_of_float(float x) {
     STRATA_KERNEL(cache_write_##type,                                                                              \
                   (T* data, float* scales, const int32_t* table, const int32_t* slots, const int32_t* entries,     \
                    const float* x, int64_t count, int64_t page, int64_t pages_per_slot, int64_t heads, int64_t dim)) { \
+        in_turn();                                                                                                 \
         const int64_t i = static_cast<int64_t>(block_x()) * (block_size() / 32) + warp();                          \
         if (i >= count) return;                                                                                    \
         constexpr int batch = 8;                                                                                   \
@@ -68,6 +69,7 @@ STRATA_CACHE_WRITE(int8, int8_t, write_int8)
 STRATA_KERNEL(pool_blocks, (const float* data, const int32_t* table, const int32_t* slots, const int32_t* blocks,
                             float* out, int64_t count, int64_t page, int64_t pages_per_slot, int64_t dim,
                             int64_t ratio)) {
+    in_turn();
     const int64_t i = element();
     if (i >= count) return;
     const int64_t block = blocks[i / dim], slot = slots[i / dim], c = i % dim;

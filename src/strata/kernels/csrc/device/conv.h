@@ -48,6 +48,7 @@ STRATA_INLINE void carry(const Column& column, float* past, int64_t length) {
 // One thread a channel of a segment, all rows and then the history: for a few rows. Grid: x channels, y segments.
 STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, float* out, const int32_t* segments,
                          int64_t channels, int64_t taps, int64_t dilation)) {
+    in_turn();
     const int64_t c = element();
     if (c >= channels) return;
     const int32_t* segment = segments + 3 * block_y();
@@ -63,6 +64,7 @@ STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, fl
 STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* history, float* out,
                           const int32_t* segments, int64_t num_segments, int64_t rows, int64_t each, int64_t channels,
                           int64_t taps, int64_t dilation)) {
+    in_turn();
     const int64_t c = element(), span = (taps - 1) * dilation;
     if (c >= channels) return;
     const int64_t begin = block_y() * each, end = begin + each < rows ? begin + each : rows;
@@ -76,6 +78,7 @@ STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* hist
 
 STRATA_KERNEL(conv_carry, (const float* x, float* history, const int32_t* segments, int64_t channels, int64_t taps,
                            int64_t dilation)) {
+    in_turn();
     const int64_t c = element();
     if (c >= channels) return;
     const int32_t* segment = segments + 3 * block_y();

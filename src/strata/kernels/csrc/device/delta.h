@@ -66,6 +66,7 @@ STRATA_INLINE void put_row(const HeadRows& from, const KeyRow& held, int dim, fl
 // x [rows, 2 key_heads, dim] of qkv rows -> normalised [rows, 2 key_heads, dim]: q by `scale`, k by 1.
 STRATA_KERNEL(delta_normalise, (const float* qkv, float* y, int64_t rows, int64_t key_heads, int64_t dim, int64_t width,
                                 float eps, float scale)) {
+    in_turn();
     const int64_t vector = row_of_group(), row = vector / (2 * key_heads), head = vector % (2 * key_heads);
     if (row >= rows) return;
     const float* in = qkv + row * width + head * dim;
@@ -79,6 +80,7 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
                                   float* out, const int32_t* segments, int64_t key_heads, int64_t value_heads,
                                   int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t ready, int64_t tiled,
                                   float eps, float scale)) {
+    in_turn();
     SHARED(float, shared_q, 2 * kMostKeyDims);
     SHARED(float, shared_k, 2 * kMostKeyDims);
     DELTA_DIMS;

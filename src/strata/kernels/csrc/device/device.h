@@ -17,6 +17,7 @@
 //     start_next()                   what is launched next may start now, if it is an early kernel (device.py)
 //     after_previous()               of an early kernel: returns when all that was launched before it is done. Until then
 //                                    it may read only what no kernel writes; it comes here before it ends
+//     in_turn()                      both, for a kernel that has nothing to do before
 //     load16(p), load8(p), load4(p)  words of aligned memory; prefetch(p) a hint
 //
 // Every operation rounds as written (no contraction, no flush to zero, IEEE division), so that a kernel gives the bits
@@ -63,6 +64,12 @@ STRATA_INLINE uint32_t largest_of_lanes(uint32_t v) {
     }
     return v;
 #endif
+}
+
+// An early kernel that needs what others wrote from its first instruction on.
+STRATA_INLINE void in_turn() {
+    start_next();
+    after_previous();
 }
 
 // The number of this thread among all threads of a one-dimensional grid: an element of an elementwise kernel.

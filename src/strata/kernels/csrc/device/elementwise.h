@@ -8,21 +8,25 @@
 namespace strata::STRATA_ISA {
 
 STRATA_KERNEL(add, (const float* x, const float* y, float* out, int64_t count)) {
+    in_turn();
     const int64_t i = element();
     if (i < count) out[i] = x[i] + y[i];
 }
 
 STRATA_KERNEL(divide, (const float* x, float by, float* out, int64_t count)) {
+    in_turn();
     const int64_t i = element();
     if (i < count) out[i] = x[i] / by;
 }
 
 STRATA_KERNEL(multiply, (const float* x, float by, float* out, int64_t count)) {
+    in_turn();
     const int64_t i = element();
     if (i < count) out[i] = x[i] * by;
 }
 
 STRATA_KERNEL(signed_root, (const float* x, float least, float* out, int64_t count)) {
+    in_turn();
     const int64_t i = element();
     if (i >= count) return;
     const float value = x[i], size = fabsf(value);
@@ -33,6 +37,7 @@ STRATA_KERNEL(signed_root, (const float* x, float least, float* out, int64_t cou
 
 STRATA_KERNEL(delta_rates, (const float* b, const float* a, const float* rate, const float* bias, float* beta,
                             float* decay, int64_t count, int64_t heads)) {
+    in_turn();
     const int64_t i = element();
     if (i >= count) return;
     const int head = static_cast<int>(i) % static_cast<int>(heads);  // 64-bit division costs a GPU ten times as much
@@ -43,6 +48,7 @@ STRATA_KERNEL(delta_rates, (const float* b, const float* a, const float* rate, c
 // weights [rows, streams], x [rows, hidden] -> out [rows, streams, hidden]; count is of out.
 STRATA_KERNEL(spread, (const float* weights, const float* x, float* out, int64_t count, int64_t streams,
                        int64_t hidden)) {
+    in_turn();
     const int64_t i = element();
     if (i >= count) return;
     const int64_t stream = i / hidden;

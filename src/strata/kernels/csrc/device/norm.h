@@ -70,14 +70,16 @@ struct HeldValues {
     float own[Held], scale[Held];
 };
 
-// Asks for all of them at once: what a row costs is waiting.
+// Asks for all of them at once: what a row costs is waiting. The weights, which no kernel writes, before its turn.
 template <int Held>
 STRATA_INLINE void ask(HeldValues<Held>& values, const float* in, const float* w, int first, int step, int64_t n) {
+    start_next();
     UNROLL
-    for (int k = 0; k < Held; ++k) {
-        values.own[k] = first + k * step < n ? in[first + k * step] : 0.0f;
+    for (int k = 0; k < Held; ++k)
         values.scale[k] = first + k * step < n && w != nullptr ? w[first + k * step] : 1.0f;
-    }
+    after_previous();
+    UNROLL
+    for (int k = 0; k < Held; ++k) values.own[k] = first + k * step < n ? in[first + k * step] : 0.0f;
 }
 
 // out = (x r) w; a weight of one changes no bit.
@@ -92,11 +94,12 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
                                 int64_t weight_len, float eps)) {
     constexpr int held = 8;
     const int64_t row = row_of_group();
-    if (row >= rows) return;  // a whole group of lanes
+    const bool on = row < rows;  // or not, a whole group of lanes
     const float* in = x + row * n;
-    const float* w = weights_of_row(weight, weight_len, row, n);
+    const float* w = on ? weights_of_row(weight, weight_len, row, n) : nullptr;
     HeldValues<held> values;
-    ask(values, in, w, lane(), 32, n);
+    ask(values, in, w, lane(), 32, on ? n : 0);
+    if (!on) return;
     float acc = 0.0f;
     UNROLL
     for (int k = 0; k < held; ++k)
@@ -138,6 +141,7 @@ STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
 }
 
 STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float eps, float scale)) {
+    in_turn();
     const int64_t row = row_of_group();
     if (row >= rows) return;
     const float* in = x + row * n;
@@ -146,6 +150,7 @@ STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float
 }
 
 STRATA_KERNEL(row_dot, (const float* a, const float* b, float* y, int64_t rows, int64_t n)) {
+    in_turn();
     const int64_t row = row_of_group();
     if (row >= rows) return;
     const float total = lane_dot(a + row * n, b + row * n, n);

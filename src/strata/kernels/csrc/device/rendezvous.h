@@ -54,6 +54,7 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
                  (const int32_t* ids, const float* x, const ExpertEntry* table, const int32_t* share, ExpertEntry* call,
                   int32_t* ways, Encounter* encounter, Ledger* ledger, int32_t* uses, Mailbox* box, int32_t* box_ids,
                   float* box_x, int64_t rows, int64_t top_k, int64_t experts, int64_t hidden, int64_t layer)) {
+    in_turn();
     DYNAMIC_SHARED(int32_t, used);
     int32_t* const way = used + experts;
     SHARED(int32_t, totals, 7);  // distinct by way, entries by way, missing
@@ -135,6 +136,7 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
 STRATA_KERNEL(rendezvous_combine,
               (const float* outputs, const float* weights, const int32_t* ways, Encounter* encounter, Ledger* ledger,
                Mailbox* box, const float* answers, float* y, int64_t top_k, int64_t hidden, int64_t limit_ns)) {
+    in_turn();
     SHARED(int64_t, request, 1);
     const bool first = block_x() == 0 && block_y() == 0;
     if (thread_x() == 0) {

@@ -29,16 +29,19 @@ STRATA_INLINE void turn(const float* x, const float* cos, const float* sin, floa
 // x, y [count, dim], `heads` of them a row; cos, sin [rows, half].
 STRATA_KERNEL(rope_halves, (const float* x, const float* cos, const float* sin, float* y, int64_t count,
                             int64_t heads, int64_t dim, int64_t half)) {
+    in_turn();
     turn(x, cos, sin, y, count, heads, dim, half, 1, half);
 }
 
 STRATA_KERNEL(rope_pairs, (const float* x, const float* cos, const float* sin, float* y, int64_t count, int64_t heads,
                            int64_t dim, int64_t half)) {
+    in_turn();
     turn(x, cos, sin, y, count, heads, dim, half, 2, 1);
 }
 
 STRATA_KERNEL(rope_angles, (const int32_t* positions, const double* frequencies, float* cos, float* sin,
                             int64_t count, int64_t half)) {
+    in_turn();
     const int64_t i = element();
     if (i >= count) return;
     double s, c;

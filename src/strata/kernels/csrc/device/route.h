@@ -46,6 +46,7 @@ STRATA_INLINE float bring(const float* x, float* p, int experts) {
 // logits [rows, experts] -> ids, weights [rows, top_k]. Shared memory of a group of lanes: 8 bytes per expert, 4 per place.
 STRATA_KERNEL(route, (const float* logits, int32_t* ids, float* weights, int64_t rows, int64_t num_experts,
                       int64_t top_k, int64_t renormalise)) {
+    in_turn();
     DYNAMIC_SHARED(float, memory);
     const int64_t row = static_cast<int64_t>(block_x()) * (block_size() / 32) + warp();
     if (row >= rows) return;  // a whole group of lanes

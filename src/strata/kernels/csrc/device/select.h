@@ -13,6 +13,7 @@ constexpr int kSelectThreads = 256;
 STRATA_KERNEL(select_scores, (const float* q, const float* keys, const int32_t* table, const int32_t* slot,
                               const int32_t* position, float* scores, int64_t first_row, int64_t heads, int64_t dim,
                               int64_t ratio, int64_t page, int64_t pages_per_slot, int64_t width)) {
+    in_turn();
     DYNAMIC_SHARED(float, queries);  // [heads][dim]
     const int64_t row = first_row + block_y(), count = (position[row] + 1) / ratio;
     const int groups = block_size() / 32;
@@ -104,6 +105,7 @@ STRATA_INLINE int place_among(bool is, int32_t* sums, int& all) {
 STRATA_KERNEL_OF(kSelectThreads, select_choose,
                  (const float* scores, const int32_t* position, int32_t* positions, int32_t* counts, int64_t first_row,
                   int64_t ratio, int64_t budget, int64_t width)) {
+    in_turn();
     SHARED(int32_t, digits, 256);
     SHARED(int32_t, found, 3);
     SHARED(int32_t, sums, kSelectThreads / 32);

@@ -11,6 +11,7 @@ STRATA_INLINE int64_t column() { return static_cast<int64_t>(block_y()) * block_
 
 // gate, x [rows, streams, hidden] -> y [rows, hidden]. Four streams are asked for at once.
 STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t streams, int64_t hidden)) {
+    in_turn();
     constexpr int batch = 4;
     const int64_t i = column(), row = block_x();
     if (i >= hidden) return;
@@ -36,6 +37,7 @@ STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t 
 // residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out.
 STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* gates, float divisor, float factor,
                            float* out, int64_t streams, int64_t hidden)) {
+    in_turn();
     const int64_t i = column(), stream = block_x(), row = block_x() / static_cast<int>(streams);
     if (i >= hidden) return;
     const int64_t at = stream * hidden + i;
