@@ -40,7 +40,7 @@ class Attention:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops, rows = batch.ops, batch.rows
         assert state.keys is not None and state.values is not None
-        q, k, v = ops.linear(x, (self.q, self.k, self.v))
+        q, k, v, *index = ops.linear(x, (self.q, self.k, self.v, *(self.indexer.inputs if self.indexer else ())))
         q, gate = self.split_gate(ops, q)
         k = k.view(-1, self.kv_heads, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
@@ -55,7 +55,7 @@ class Attention:
         if self.indexer is None:
             o = ops.attention(q, state.keys, state.values, rows, scale)
         else:
-            positions, count = self.indexer(x, batch, state)
+            positions, count = self.indexer(index, batch, state)
             batch.report(f"{self.name}.selected", positions=positions, count=count)
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
         o = o.view(-1, self.heads * self.head_dim)

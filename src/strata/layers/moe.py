@@ -1,5 +1,6 @@
 """Feed-forward blocks: mixture of experts with an optional shared expert, and the dense form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,16 +19,19 @@ class GatedFeedForward:
     up: Weight
     down: Weight
 
-    def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
-        return self.with_products(ops, x, ())[0]
+    @property
+    def inputs(self) -> tuple[Weight, Weight]:
+        """The matrices that read x."""
+        return self.gate, self.up
 
-    def with_products(
-        self, ops: Ops, x: torch.Tensor, others: tuple[Weight, ...]
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """(y, the products of `others` with x, which are done in one go with the first two)."""
-        gate, up, *products = ops.linear(x, (self.gate, self.up, *others))
+    def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
+        gate, up = ops.linear(x, self.inputs)
+        return self.output(ops, gate, up)
+
+    def output(self, ops: Ops, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """y from the products of `inputs`."""
         (y,) = ops.linear(ops.gate("silu", gate, up), (self.down,))
-        return y, tuple(products)
+        return y
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +41,15 @@ class SharedExpert:
     network: GatedFeedForward
     gate: Weight
 
-    def add(self, ops: Ops, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """y + sigmoid(w . x) * expert(x), one fma per value."""
-        own, (gate,) = self.network.with_products(ops, x, (self.gate,))
-        return ops.stream_add(y, own, gate, 1.0, 1.0)
+    @property
+    def inputs(self) -> tuple[Weight, ...]:
+        """The matrices that read x."""
+        return self.gate, *self.network.inputs
+
+    def add(self, ops: Ops, products: Sequence[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(w . x) * expert(x), one fma per value, from the products of `inputs` with x."""
+        strength, gate, up = products
+        return ops.stream_add(y, self.network.output(ops, gate, up), strength, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +69,13 @@ class Moe:
     def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops = batch.ops
-        (logits,) = ops.linear(x, (self.router,))
+        logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
         ids, weights = ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
         y = self.experts.run(self.layer, x, ids, weights)
         batch.close(f"{self.name}.routed")
         if self.shared is not None:
-            y = self.shared.add(ops, x, y)
+            y = self.shared.add(ops, shared, y)
         batch.report(f"{self.name}.moe", x=x, y=y)
         return y
 

@@ -1,5 +1,6 @@
 """QSA: a small indexer chooses which blocks of tokens a query attends to (Qwen4ExpText, transformers 5.24)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,11 +31,18 @@ class Indexer:
     ratio: int
     budget: int
 
-    def __call__(self, x: torch.Tensor, batch: Batch, state: LayerState) -> tuple[torch.Tensor, torch.Tensor]:
-        """x [T, hidden] -> positions int32 [T, M] (increasing, -1 beyond count), count int32 [T]."""
+    @property
+    def inputs(self) -> tuple[Weight, Weight]:
+        """The matrices that read x."""
+        return self.q, self.k
+
+    def __call__(
+        self, products: Sequence[torch.Tensor], batch: Batch, state: LayerState
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The products of `inputs` with x -> positions int32 [T, M] (increasing, -1 beyond count), count int32 [T]."""
         ops, rows = batch.ops, batch.rows
         assert state.raw_keys is not None and state.block_keys is not None
-        q, raw = ops.linear(x, (self.q, self.k))
+        q, raw = products
         q = ops.rope(self.q_norm(ops, q.view(-1, self.heads, self.dim)), *batch.angles(self.rope), self.rope.layout)
         ops.cache_write(state.raw_keys, rows.slot, rows.position, raw)
         self.complete_blocks(batch, state)
