@@ -27,6 +27,7 @@ from strata.server.guard import Guard
 from strata.server.metrics import Metrics
 from strata.server.openai_chat import ChatFields, ChatWriter
 from strata.server.openai_completions import CompletionFields, CompletionWriter
+from strata.server.pages import page_routes
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
 from strata.server.stream import ClientGoneError, EventStream, unless_gone
@@ -225,7 +226,7 @@ def create_app(
     routes = [Route(path, _guarded(endpoint), methods=["POST"]) for path, endpoint in post.items()]
     routes += [Route(path, _guarded(endpoint), methods=["GET"]) for path, endpoint in get.items()]
     return Starlette(
-        routes=routes,
+        routes=[*routes, *page_routes()],
         middleware=[Middleware(Guard, settings=settings)],
         exception_handlers={HTTPException: _http_error, 500: _http_error},
         lifespan=lifespan,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strata.server.errors import ApiError
+from strata.server.pages import is_page
 from strata.server.settings import ServerSettings
 
 OPEN_PATHS = frozenset(("/health",))
@@ -32,6 +33,8 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
         self._app = app
         self._settings = settings
+        self._names = {settings.host, *(_host_name(urlsplit(origin).netloc) for origin in settings.origins)} - {""}
+        """Under which the server is known: a proxy before it may pass on the name that its own clients used."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it here."""
@@ -68,13 +71,14 @@ class Guard:
     def _refuse(self, request: Request, listed: bool) -> ApiError | None:
         host = request.headers.get("host", "")
         name = _host_name(host)
-        if self._settings.loopback and name not in _LOCAL_NAMES and name != self._settings.host:
+        if self._settings.loopback and name not in _LOCAL_NAMES | self._names:
             return ApiError(403, f"Host {host[:80]!r} is not this server's name", code="host_refused")
         origin = request.headers.get("origin")
         if origin is not None and not listed and urlsplit(origin).netloc.lower() != host.lower():
             return ApiError(403, f"Origin {origin[:80]!r} is not allowed (--allow-origin lists those that are)")
         preflight = request.method == "OPTIONS" and listed
-        if request.url.path in OPEN_PATHS or preflight or self._settings.api_key is None:
+        is_open = request.url.path in OPEN_PATHS or is_page(request.method, request.url.path)
+        if is_open or preflight or self._settings.api_key is None:
             return None
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         given = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")

@@ -1,0 +1,50 @@
+// The chat page: conversations beside the one that is shown, and its settings.
+
+import { html, useStore } from "../html.js";
+import { useEffect, useState } from "../vendor/hooks.js";
+import { chats } from "./chats.js";
+import { Composer } from "./composer.js";
+import { Conversations } from "./conversations.js";
+import { Messages } from "./messages.js";
+import { Settings } from "./settings.js";
+import { TitleBar } from "./title_bar.js";
+
+export function ChatPage() {
+  useStore(chats);
+  const [side, setSide] = useState("");
+  const conversation = chats.current;
+  useEffect(() => {
+    const keys = (event) => onKey(event, side, setSide);
+    addEventListener("keydown", keys);
+    return () => removeEventListener("keydown", keys);
+  }, [side]);
+  if (!conversation) return html`<p class="empty">Reading what this browser keeps …</p>`;
+  const toggle = (name) => setSide(side === name ? "" : name);
+  return html`
+    <div class="chat" data-side=${side}>
+      <${Conversations} close=${() => setSide("")} />
+      <section class="talk" aria-label="Conversation">
+        <${TitleBar} conversation=${conversation} side=${side} toggle=${toggle} />
+        <${Messages} key=${conversation.id} conversation=${conversation} />
+        <${Composer} conversation=${conversation} />
+      </section>
+      ${side === "settings" && html`<${Settings} conversation=${conversation} close=${() => setSide("")} />`}
+      ${side && html`<div class="shade" onClick=${() => setSide("")}></div>`}
+    </div>
+  `;
+}
+
+function onKey(event, side, setSide) {
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "Escape") {
+    if (side) setSide("");
+    else chats.stop(chats.current?.id);
+  } else if (event.altKey && event.code === "KeyN") {
+    event.preventDefault();
+    chats.begin();
+    document.getElementById("question")?.focus();
+  } else if (event.altKey && event.code === "KeyS") {
+    event.preventDefault();
+    setSide(side === "settings" ? "" : "settings");
+  }
+}
