@@ -221,7 +221,7 @@ BAD = [
     ({"max_tokens": -5}, "max_tokens"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_completion_tokens": 0}, "max_completion_tokens"),
-    ({"max_tokens": 10**9}, "max_new"),
+    ({"max_tokens": 10**9}, "max_tokens"),
     ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
     ({"stop": ""}, "stop"),
     ({"logit_bias": {"999999": 5}}, "logit_bias"),

@@ -14,7 +14,16 @@ from strata.core.errors import RequestError, UnsupportedError
 from strata.core.log import Log
 from strata.core.sharing import PRIVATE, Sharing
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a tool that an assistant's turn made."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +35,10 @@ class Turn:
     reasoning: str | None = None
     """Of an assistant's turn: what it thought before."""
     name: str | None = None
+    calls: tuple[Call, ...] = ()
+    """Of an assistant's turn, after its text."""
+    call_id: str | None = None
+    """Of a tool's turn: the call that it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +57,8 @@ class TemplateOptions:
     thinking: bool | None = None
     """enable_thinking; None leaves it to the template."""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Mapping[str, Any]] = ()
+    """What may be called, as OpenAI writes functions; templates were written for that form."""
 
 
 class Conversation:
@@ -72,10 +87,14 @@ class Conversation:
         if not turns:
             raise RequestError("messages is empty", param="messages")
         variables = dict(options.extra)
+        if options.tools:
+            if "tools" not in self.template.source:
+                raise RequestError("this model's chat template knows no tools", param="tools")
+            variables["tools"] = list(options.tools)
         if options.thinking is not None:
             variables["enable_thinking"] = options.thinking
         messages = [_message(turn) for turn in turns]
-        if turns[-1].role != "assistant":
+        if turns[-1].role != "assistant" or turns[-1].calls:
             return self.template.render(messages, add_generation_prompt=True, options=variables)
         # A mark that no template can know shows where the last turn's text ends.
         mark = f"[{uuid.uuid4().hex}]"
@@ -92,6 +111,13 @@ def _message(turn: Turn) -> dict[str, Any]:
         message["reasoning_content"] = turn.reasoning
     if turn.name is not None:
         message["name"] = turn.name
+    if turn.calls:
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": dict(call.arguments)}}
+            for call in turn.calls
+        ]
+    if turn.call_id is not None:
+        message["tool_call_id"] = turn.call_id
     return message
 
 

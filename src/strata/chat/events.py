@@ -35,6 +35,23 @@ class ReasoningDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class CallStart:
+    """A call of a tool begins; its arguments follow, then the next call or the end."""
+
+    id: str
+    name: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallDelta:
+    """More of the arguments of the call that began last: joined they are one JSON object."""
+
+    text: str
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """The answer is over."""
 
@@ -46,6 +63,10 @@ class Done:
     """Tokens of the answer, up to and with the one that completed a stop string."""
     stop: str | None = None
     """The stop string that ended it."""
+    thought: int = 0
+    """How many of the tokens were reasoning, its markers included."""
+    calls: int = 0
+    """Tools that were called."""
 
     @property
     def late(self) -> bool:
@@ -53,4 +74,5 @@ class Done:
         return self.counts.code == DEADLINE
 
 
-Event: TypeAlias = TextDelta | ReasoningDelta | Done
+Delta: TypeAlias = TextDelta | ReasoningDelta | CallStart | CallDelta
+Event: TypeAlias = Delta | Done

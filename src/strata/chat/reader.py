@@ -32,6 +32,7 @@ class AnswerReader:
         self._splitter = ReasoningSplitter(reading.opened) if reading.split_reasoning else None
         self._pending: list[tuple[int, TokenLogprob]] = []
         self._tokens = 0
+        self._thought = 0
         self._made = 0
         self._passed = 0
 
@@ -51,7 +52,14 @@ class AnswerReader:
         self._made += len(text)
         passed = self._stops.push(text)
         self._passed += len(passed)
-        return self._split(passed)
+        before = self._thinking
+        events = self._split(passed)
+        self._thought += before or self._thinking
+        return events
+
+    @property
+    def _thinking(self) -> bool:
+        return self._splitter is not None and self._splitter.inside
 
     def finish(self, finished: Finished) -> list[Event]:
         """The held-back rest and the Done."""
@@ -70,7 +78,7 @@ class AnswerReader:
         left = self._logprobs()
         if left:
             events.append(TextDelta("", left))
-        done = Done(finished.reason, finished, self._tokens, self._stops.found)
+        done = Done(finished.reason, finished, self._tokens, self._stops.found, self._thought)
         if self.stopped or done.late:
             done = replace(done, reason=Reason.STOP if self.stopped else Reason.LENGTH)
         return [*events, done]

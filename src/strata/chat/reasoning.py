@@ -38,6 +38,11 @@ class ReasoningSplitter:
         self._held = ""
         self._begun = False
 
+    @property
+    def inside(self) -> bool:
+        """Whether more reasoning may come."""
+        return self._state is _State.INSIDE
+
     def push(self, text: str) -> list[Part]:
         """The parts that became certain with `text`."""
         parts: list[Part] = []

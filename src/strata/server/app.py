@@ -1,10 +1,9 @@
 """The HTTP application."""
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,17 +15,15 @@ from starlette.routing import Route
 
 from strata import __version__
 from strata.core.errors import StrataError
-from strata.server import metrics, openai_chat, openai_completions
+from strata.server import anthropic_messages, metrics, openai_chat, openai_completions, openai_responses
 from strata.server.body import read_fields, read_object
+from strata.server.dialect import Dialect
 from strata.server.engine_metrics import slots_of
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
-from strata.server.fields import include_usage
-from strata.server.generate import DEADLINE_HEADER, Job, Peeked, answers, collect, within
+from strata.server.generate import DEADLINE_HEADER, Peeked, answers, collect, within
 from strata.server.guard import Guard
 from strata.server.metrics import Metrics
-from strata.server.openai_chat import ChatFields, ChatWriter
-from strata.server.openai_completions import CompletionFields, CompletionWriter
 from strata.server.pages import page_routes
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
@@ -34,6 +31,15 @@ from strata.server.stream import ClientGoneError, EventStream, unless_gone
 
 EARLY_ERROR_S = 0.5
 """A stream's answer is not begun for this long, so that a refusal still gets its own status code."""
+
+
+DIALECTS: Mapping[str, Dialect] = {
+    "/v1/chat/completions": openai_chat.read,
+    "/v1/completions": openai_completions.read,
+    "/v1/responses": openai_responses.read,
+    "/v1/messages": anthropic_messages.read,
+}
+"""Who asks where for an answer."""
 
 
 class VramFields(msgspec.Struct, frozen=True):
@@ -51,50 +57,27 @@ class Api:
         self._settings = settings
         self._metrics = Metrics()
 
-    async def chat(self, request: Request) -> Response:
-        """POST /v1/chat/completions."""
-        fields = read_fields(await self._body(request), ChatFields, openai_chat.UNBUILT)
-        self._served.check_name(fields.model)
-        with_usage = include_usage(fields)
-        conversation = self._served.conversation
-        turns = openai_chat.turns_of(fields.messages)
-        source = conversation.template.source if conversation.template is not None else ""
-        options = openai_chat.template_options(fields, source)
-        prompt = await asyncio.to_thread(conversation.prompt, turns, options)
-        jobs = openai_chat.jobs_of(fields, prompt, self._served, self._engine)
-        return await self._answer(request, jobs, ChatWriter(self._served, fields, int(time.time()), with_usage), fields)
-
-    async def completions(self, request: Request) -> Response:
-        """POST /v1/completions."""
-        fields = read_fields(await self._body(request), CompletionFields, openai_completions.UNBUILT)
-        self._served.check_name(fields.model)
-        with_usage = include_usage(fields)
-        tokenizer = self._served.conversation.tokenizer
-        prompts = await asyncio.to_thread(openai_completions.prompts_of, fields, tokenizer)
-        jobs = openai_completions.jobs_of(fields, prompts, self._served, self._engine)
-        writer = CompletionWriter(self._served, fields, int(time.time()), with_usage)
-        return await self._answer(request, jobs, writer, fields)
-
-    async def _body(self, request: Request) -> dict[str, Any]:
+    async def generate(self, dialect: Dialect, request: Request) -> Response:
+        """An answer in one of DIALECTS, streamed or whole."""
         self._engine.require_ready()
-        return await read_object(request, self._settings.body_mib << 20)
-
-    async def _answer(
-        self,
-        request: Request,
-        jobs: list[Job],
-        writer: ChatWriter | CompletionWriter,
-        fields: ChatFields | CompletionFields,
-    ) -> Response:
-        jobs = within(jobs, request.headers.get(DEADLINE_HEADER))
+        work = await dialect(await self.body(request), self._served, self._engine)
+        jobs = within(work.jobs, request.headers.get(DEADLINE_HEADER))
         stream = answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
-        if not fields.stream:
+        if not work.stream:
             found = await unless_gone(request.receive, collect(stream, len(jobs)))
-            return JSONResponse(writer.whole(found))
+            return JSONResponse(work.writer.whole(found))
         peeked = Peeked(stream)
         await unless_gone(request.receive, peeked.peek(EARLY_ERROR_S))
-        chunks: AsyncGenerator[str, None] = writer.chunks(peeked.items(), len(jobs))
-        return EventStream(chunks, self._settings.keep_alive_s, peeked.close)
+        chunks = work.writer.chunks(peeked.items(), len(jobs))
+        return EventStream(chunks, self._settings.keep_alive_s, peeked.close, work.writer.failed)
+
+    async def count_tokens(self, request: Request) -> Response:
+        """POST /v1/messages/count_tokens."""
+        return JSONResponse(await anthropic_messages.count(await self.body(request), self._served))
+
+    async def body(self, request: Request) -> dict[str, Any]:
+        """The JSON object that was sent."""
+        return await read_object(request, self._settings.body_mib << 20)
 
     async def models(self, request: Request) -> Response:
         """GET /v1/models."""
@@ -148,7 +131,7 @@ class Api:
     async def vram(self, request: Request) -> Response:
         """POST /v1/vram {"gib": X}: let experts take up to so much VRAM, and say what they take now."""
         self._engine.require_ready()
-        fields = read_fields(await read_object(request, self._settings.body_mib << 20), VramFields, {})
+        fields = read_fields(await self.body(request), VramFields, {})
         found = await self._engine.resize(int(fields.gib * 1024))
         return JSONResponse({"gib": found["arena_mib"] / 1024})
 
@@ -167,16 +150,19 @@ class Api:
         return JSONResponse({"version": __version__})
 
 
-def _guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+def _guarded(endpoint: Endpoint) -> Endpoint:
     """`endpoint` with the project's errors as HTTP answers."""
 
     async def run(request: Request) -> Response:
         try:
             return await endpoint(request)
         except ApiError as error:
-            return error.response()
+            return error.response(request.url.path)
         except StrataError as error:
-            return as_api_error(error).response()
+            return as_api_error(error).response(request.url.path)
         except ClientGoneError:
             return Response(status_code=499)
 
@@ -189,9 +175,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         404: f"no such path: {request.url.path[:100]}",
         405: f"{request.method} is not allowed on {request.url.path[:100]}",
     }
-    return ApiError(
-        status, texts.get(status, "internal error"), code={404: "not_found", 500: "internal"}.get(status)
-    ).response()
+    code = {404: "not_found", 500: "internal"}.get(status)
+    return ApiError(status, texts.get(status, "internal error"), code=code).response(request.url.path)
 
 
 def create_app(
@@ -209,9 +194,9 @@ def create_app(
         finally:
             await engine.stop()
 
-    post = {
-        "/v1/chat/completions": api.chat,
-        "/v1/completions": api.completions,
+    post: dict[str, Endpoint] = {
+        **{path: partial(api.generate, dialect) for path, dialect in DIALECTS.items()},
+        "/v1/messages/count_tokens": api.count_tokens,
         "/v1/vram": api.vram,
     }
     get = {

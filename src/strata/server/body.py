@@ -1,7 +1,7 @@
 """Request bodies: size, JSON, and every field by its name."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -11,8 +11,14 @@ from strata.server.errors import ApiError
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-IGNORED = frozenset(("user", "metadata", "store"))
-"""Fields that are accepted and do nothing: they describe the client to a hosted service."""
+IGNORED = frozenset(
+    (
+        "user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_options",
+        "prompt_cache_retention", "client_metadata",
+    )
+)  # fmt: skip
+"""Fields that are accepted and do nothing: they describe the client to a hosted service, or ask for the cache that is
+always there."""
 
 _PATH = re.compile(r"`\$\.?([^`]*)`")
 
@@ -43,7 +49,12 @@ def _too_large(limit: int) -> ApiError:
     return ApiError(413, f"the body is larger than {limit} bytes", code="body_too_large")
 
 
-def read_fields(value: Mapping[str, Any], form: type[S], unbuilt: Mapping[str, tuple[Any, ...]]) -> S:
+def read_fields(
+    value: Mapping[str, Any],
+    form: type[S],
+    unbuilt: Mapping[str, tuple[Any, ...]],
+    ignored: Collection[str] = IGNORED,
+) -> S:
     """`value` as `form`. Unknown fields, and those of `unbuilt` with a value that asks for something, are refused."""
     known = {field.encode_name for field in msgspec.structs.fields(form)}
     kept: dict[str, Any] = {}
@@ -54,7 +65,7 @@ def read_fields(value: Mapping[str, Any], form: type[S], unbuilt: Mapping[str, t
         elif name in unbuilt:
             if item is not None and item not in unbuilt[name]:
                 raise ApiError(400, f"{name!r} is not built yet", name, "unsupported_parameter")
-        elif name not in IGNORED:
+        elif name not in ignored:
             raise ApiError(400, f"unknown field {name[:60]!r}", name[:60], "unknown_parameter")
     try:
         return msgspec.convert(kept, form)

@@ -9,10 +9,22 @@ from strata.core.errors import CapacityError, RequestError, StrataError, Unsuppo
 from strata.engine.request import DeadlineError, QueueFullError
 from strata.server.engine_process import EngineAwayError
 
+ANTHROPIC_PATH = "/v1/messages"
+_ANTHROPIC = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+"""Anthropic's names of errors by status."""
+
 
 @dataclass
 class ApiError(Exception):
-    """An answer that is an error, in OpenAI's form."""
+    """An answer that is an error, in the form of whoever asked."""
 
     status: int
     message: str
@@ -23,18 +35,29 @@ class ApiError(Exception):
     def __post_init__(self) -> None:
         super().__init__(self.message)
 
-    def body(self) -> dict[str, Any]:
-        """`{"error": ...}`."""
+    @property
+    def kind(self) -> str:
+        """OpenAI's `type`."""
         kind = "invalid_request_error" if 400 <= self.status < 500 else "server_error"
-        kind = {401: "authentication_error", 429: "rate_limit_error"}.get(self.status, kind)
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return {401: "authentication_error", 429: "rate_limit_error"}.get(self.status, kind)
 
-    def response(self) -> JSONResponse:
-        """The HTTP answer."""
+    def body(self) -> dict[str, Any]:
+        """`{"error": ...}`, OpenAI's."""
+        return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
+
+    def anthropic_body(self) -> dict[str, Any]:
+        """`{"type": "error", "error": ...}`, Anthropic's; the field's name and the code stand beside its own fields."""
+        kind = _ANTHROPIC.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
+        error = {"type": kind, "message": self.message, "param": self.param, "code": self.code}
+        return {"type": "error", "error": error, "request_id": None}
+
+    def response(self, path: str = "") -> JSONResponse:
+        """The HTTP answer to a request for `path`, which tells whose form is expected."""
         headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        return JSONResponse(self.body(), self.status, headers)
+        body = self.anthropic_body() if path.startswith(ANTHROPIC_PATH) else self.body()
+        return JSONResponse(body, self.status, headers)
 
 
 def as_api_error(error: StrataError) -> ApiError:

@@ -1,15 +1,15 @@
 """From a request to chat events, whatever the wire dialect; several answers at once; early errors seen early."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from strata.chat.events import Done, Event
+from strata.chat.events import Delta, Done, Event
 from strata.chat.reader import AnswerReader, Reading
 from strata.chat.tokenizer import Tokenizer
-from strata.core.errors import EngineError, RequestError
+from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.limits import Limits
 from strata.engine.events import Finished, Reason, Token
 from strata.engine.protocol import DEADLINE
@@ -28,12 +28,18 @@ class Job:
 
     request: Request
     reading: Reading
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the dialect calls the engine's fields, where it has another word."""
 
 
 def check_fits(engine: EngineProcess, job: Job, tokenizer: Tokenizer) -> None:
     """Refuse, with the numbers, what the engine would refuse or could not survive."""
     context = engine.require_ready().context
-    job.request.budget(Limits(slots=1, context=context, step_tokens=1))
+    try:
+        job.request.budget(Limits(slots=1, context=context, step_tokens=1))
+    except CapacityError as error:
+        error.param = job.names.get(error.param or "", error.param)
+        raise
     for name, ids in (("prompt", job.request.tokens), ("logit_bias", [t for t, _ in job.request.params.logit_bias])):
         worst = max(ids, default=0)
         if worst >= tokenizer.size or min(ids, default=0) < 0:
@@ -195,9 +201,9 @@ def within(jobs: Sequence[Job], asked: str | None) -> list[Job]:
         raise RequestError(f"{DEADLINE_HEADER} takes seconds above 0, found {asked[:40]!r}", DEADLINE_HEADER) from error
 
 
-async def collect(stream: AsyncGenerator[tuple[int, Event], None], count: int) -> list[tuple[list[Event], Done]]:
+async def collect(stream: AsyncGenerator[tuple[int, Event], None], count: int) -> list[tuple[list[Delta], Done]]:
     """Everything of `count` answers: their deltas, and how each ended."""
-    deltas: list[list[Event]] = [[] for _ in range(count)]
+    deltas: list[list[Delta]] = [[] for _ in range(count)]
     ends: dict[int, Done] = {}
     async with aclosing(stream):
         async for number, event in stream:

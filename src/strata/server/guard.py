@@ -45,7 +45,7 @@ class Guard:
         shared = self._shared_headers(request)
         refused = self._refuse(request, listed=bool(shared))
         if refused is not None:
-            response: Response = refused.response()
+            response: Response = refused.response(request.url.path)
             response.headers.update(shared)
             await response(scope, receive, send)
             return

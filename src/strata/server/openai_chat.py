@@ -1,5 +1,6 @@
 """OpenAI's chat completions."""
 
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -7,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from strata.chat.conversation import Prompt, TemplateOptions, Turn
-from strata.chat.events import Done, Event, ReasoningDelta, TextDelta, TokenLogprob
-from strata.chat.reader import Reading
-from strata.engine.request import Request
+from strata.chat.blocks import ended_blocks
+from strata.chat.conversation import TemplateOptions, Turn
+from strata.chat.events import CallDelta, CallStart, Delta, Done, Event, ReasoningDelta, TextDelta
+from strata.server.ask import Ask, jobs_of
+from strata.server.body import read_fields
+from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops, terms
-from strata.server.generate import Job
+from strata.server.fields import CommonFields, answer_tokens, choices, include_usage, sampling, stops, terms
+from strata.server.logprobs import chat_items
 from strata.server.served import ServedModel
 from strata.server.stream import DONE, data
+from strata.server.thinking import by_effort, source_of
 from strata.server.usage import ending, timings, usage
-
-LOWEST_LOGPROB = -9999.0
-"""Stands for minus infinity, which JSON cannot say."""
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "tools": ([],),
@@ -39,7 +40,6 @@ UNBUILT: Mapping[str, tuple[Any, ...]] = {
 }
 """Understood, but not built; with the values that ask for nothing."""
 
-EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh")
 _RESERVED = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
 
 
@@ -127,58 +127,35 @@ def template_options(fields: ChatFields, source: str) -> TemplateOptions:
             raise ApiError(400, f"{field} {why}", field, "unsupported_parameter")
     if not isinstance(extra.get("enable_thinking", False), bool):
         raise ApiError(400, "chat_template_kwargs.enable_thinking must be true or false", "chat_template_kwargs")
-    effort = fields.reasoning_effort
-    if effort is None:
-        return TemplateOptions(extra=extra)
-    if effort not in EFFORTS:
-        raise ApiError(
-            400, f"reasoning_effort must be one of {', '.join(EFFORTS)}, found {effort[:40]!r}", "reasoning_effort"
-        )
-    if "reasoning_effort" in source:
-        return TemplateOptions(extra=extra | {"reasoning_effort": effort})
-    if "enable_thinking" in source:
-        return TemplateOptions(thinking=effort != "none", extra=extra)
-    if effort == "none":
-        return TemplateOptions(extra=extra)
-    raise ApiError(
-        400, "this model's chat template cannot turn reasoning on", "reasoning_effort", "unsupported_parameter"
-    )
+    return by_effort(fields.reasoning_effort, "reasoning_effort", source, extra)
 
 
-def jobs_of(fields: ChatFields, prompt: Prompt, served: ServedModel, engine: EngineProcess) -> list[Job]:
-    """The answers to make."""
+async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+    """The work of POST /v1/chat/completions."""
+    fields = read_fields(value, ChatFields, UNBUILT)
+    served.check_name(fields.model)
+    with_usage = include_usage(fields)
+    ask = _ask(fields, served)
+    writer = ChatWriter(served, fields, int(time.time()), with_usage)
+    return Work(await jobs_of(ask, served, engine), writer, fields.stream)
+
+
+def _ask(fields: ChatFields, served: ServedModel) -> Ask:
     if fields.top_logprobs is not None and not fields.logprobs:
         raise ApiError(400, "top_logprobs needs logprobs: true", "top_logprobs", "invalid_value")
-    asked = sampling(fields, (fields.top_logprobs or 0) if fields.logprobs else None)
     name = "max_tokens" if fields.max_completion_tokens is None else "max_completion_tokens"
-    max_new = answer_tokens(getattr(fields, name), name, served.max_tokens)
-    stop_ids = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids
-    sharing = served.conversation.sharing(prompt.tokens, fields.cache_prompt)
-    return [
-        Job(
-            Request(
-                engine.new_id(),
-                prompt.tokens,
-                max_new,
-                served.params(asked, number),
-                stop_ids,
-                sharing=sharing,
-                **terms(fields),
-            ),
-            Reading(stops(fields), opened=prompt.opened),
-        )
-        for number in range(choices(fields))
-    ]
-
-
-def logprob_items(items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
-    """Likelihoods in the chat form."""
-
-    def one(piece: bytes, value: float) -> dict[str, Any]:
-        shown = max(value, LOWEST_LOGPROB)
-        return {"token": piece.decode(errors="replace"), "logprob": shown, "bytes": list(piece)}
-
-    return [one(i.piece, i.logprob) | {"top_logprobs": [one(p, v) for p, v in i.top]} for i in items]
+    return Ask(
+        turns=turns_of(fields.messages),
+        options=template_options(fields, source_of(served)),
+        sampling=sampling(fields, (fields.top_logprobs or 0) if fields.logprobs else None),
+        max_new=answer_tokens(getattr(fields, name), name, served.max_tokens),
+        names={"max_new": name, "tokens": "messages"},
+        stops=stops(fields),
+        count=choices(fields),
+        ignore_end=fields.ignore_eos,
+        cached=fields.cache_prompt,
+        terms=terms(fields),
+    )
 
 
 class ChatWriter:
@@ -190,7 +167,7 @@ class ChatWriter:
         self._logprobs = fields.logprobs
         self._with_usage = with_usage
 
-    def whole(self, answers: Sequence[tuple[Sequence[Event], Done]]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """The object of a request without streaming."""
         dones = [done for _, done in answers]
         return self._head | {
@@ -200,19 +177,25 @@ class ChatWriter:
             "timings": timings(dones),
         }
 
-    def _choice(self, index: int, events: Sequence[Event], done: Done) -> dict[str, Any]:
-        message: dict[str, Any] = {
-            "role": "assistant",
-            "content": "".join(e.text for e in events if isinstance(e, TextDelta)),
+    def _choice(self, index: int, events: Sequence[Delta], done: Done) -> dict[str, Any]:
+        blocks = ended_blocks(events)
+        texts = {
+            kind: "".join(block.text for block in blocks if block.begun.kind == kind) for kind in ("text", "reasoning")
         }
-        thought = "".join(e.text for e in events if isinstance(e, ReasoningDelta))
-        if thought:
-            message["reasoning_content"] = thought
+        calls = [_call(block.begun.id, block.begun.name, block.text) for block in blocks if block.begun.kind == "call"]
+        message: dict[str, Any] = {"role": "assistant", "content": texts["text"] or (None if calls else "")}
+        if texts["reasoning"]:
+            message["reasoning_content"] = texts["reasoning"]
+        if calls:
+            message["tool_calls"] = calls
         logprobs = None
         if self._logprobs:
-            items = [i for e in events if not isinstance(e, Done) for i in e.logprobs]
-            logprobs = {"content": logprob_items(items), "refusal": None}
+            logprobs = {"content": chat_items([i for e in events for i in e.logprobs]), "refusal": None}
         return {"index": index, "message": message, "logprobs": logprobs, **ending(done)}
+
+    def failed(self, error: ApiError) -> str:
+        """See Writer."""
+        return data(error.body())
 
     def _chunk(self, index: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None} | more
@@ -222,6 +205,7 @@ class ChatWriter:
     async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
         """The events of a streaming request with `count` answers."""
         dones: dict[int, Done] = {}
+        calls = [0] * count
         async with aclosing(stream):
             for index in range(count):
                 yield data(self._chunk(index, {"role": "assistant", "content": ""}))
@@ -233,10 +217,27 @@ class ChatWriter:
                         last["timings"] = timings(list(dones.values()))
                     yield data(last)
                     continue
-                name = "reasoning_content" if isinstance(event, ReasoningDelta) else "content"
-                likely = {"content": logprob_items(event.logprobs), "refusal": None} if self._logprobs else None
-                yield data(self._chunk(index, {name: event.text}, logprobs=likely))
+                likely = {"content": chat_items(event.logprobs), "refusal": None} if self._logprobs else None
+                calls[index] += isinstance(event, CallStart)
+                yield data(self._chunk(index, _delta(event, calls[index] - 1), logprobs=likely))
         if self._with_usage:
             counts = usage([[dones[i] for i in range(count)]])
             yield data(self._head | {"object": "chat.completion.chunk", "choices": [], "usage": counts})
         yield DONE
+
+
+def _call(call: str, name: str, arguments: str) -> dict[str, Any]:
+    return {"id": call, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _delta(event: Delta, number: int) -> dict[str, Any]:
+    """What is new with `event`; the call that began last has this number."""
+    match event:
+        case CallStart(id=call, name=name):
+            return {"tool_calls": [{"index": number, **_call(call, name, "")}]}
+        case CallDelta(text=text):
+            return {"tool_calls": [{"index": number, "function": {"arguments": text}}]}
+        case ReasoningDelta(text=text):
+            return {"reasoning_content": text}
+        case TextDelta(text=text):
+            return {"content": text}

@@ -1,25 +1,29 @@
 """OpenAI's text completions: a prompt as it stands, without a chat template."""
 
+import asyncio
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
-from strata.chat.events import Done, Event, TokenLogprob
+from strata.chat.events import CallStart, Delta, Done, Event, TokenLogprob
 from strata.chat.reader import Reading
 from strata.chat.tokenizer import Tokenizer
 from strata.engine.request import Request
+from strata.server.body import read_fields
+from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, sampling, stops, terms
+from strata.server.fields import CommonFields, answer_tokens, choices, include_usage, sampling, stops, terms
 from strata.server.generate import Job
+from strata.server.logprobs import LOWEST
 from strata.server.served import ServedModel
 from strata.server.stream import DONE, data
 from strata.server.usage import ending, timings, usage
 
 MAX_ANSWERS = 64
 """Prompts times n of one request."""
-LOWEST_LOGPROB = -9999.0
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "echo": (False,),
@@ -36,6 +40,16 @@ class CompletionFields(CommonFields, kw_only=True):
 
     prompt: str | list[str | int | list[int]]
     logprobs: int | None = None
+
+
+async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+    """The work of POST /v1/completions."""
+    fields = read_fields(value, CompletionFields, UNBUILT)
+    served.check_name(fields.model)
+    with_usage = include_usage(fields)
+    prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
+    writer = CompletionWriter(served, fields, int(time.time()), with_usage)
+    return Work(jobs_of(fields, prompts, served, engine), writer, fields.stream)
 
 
 def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
@@ -81,10 +95,16 @@ def jobs_of(
                 **terms(fields),
             ),
             reading,
+            {"max_new": "max_tokens", "tokens": "prompt"},
         )
         for tokens, sharing in zip(prompts, shared, strict=True)
         for i in range(count)
     ]
+
+
+def _text(event: Delta) -> str:
+    assert not isinstance(event, CallStart), "a plain text has no calls"
+    return event.text
 
 
 def logprob_lists(items: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
@@ -93,8 +113,8 @@ def logprob_lists(items: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
     for item in items:
         text = item.piece.decode(errors="replace")
         lists["tokens"].append(text)
-        lists["token_logprobs"].append(max(item.logprob, LOWEST_LOGPROB))
-        lists["top_logprobs"].append({p.decode(errors="replace"): max(v, LOWEST_LOGPROB) for p, v in item.top})
+        lists["token_logprobs"].append(max(item.logprob, LOWEST))
+        lists["top_logprobs"].append({p.decode(errors="replace"): max(v, LOWEST) for p, v in item.top})
         lists["text_offset"].append(offset)
         offset += len(text)
     return lists
@@ -114,7 +134,7 @@ class CompletionWriter:
         self._logprobs = fields.logprobs is not None
         self._with_usage = with_usage
 
-    def whole(self, answers: Sequence[tuple[Sequence[Event], Done]]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """The object of a request without streaming."""
         dones = [done for _, done in answers]
         return self._head | {
@@ -126,12 +146,15 @@ class CompletionWriter:
     def _groups(self, dones: Sequence[Done]) -> list[Sequence[Done]]:
         return [dones[i : i + self._per_prompt] for i in range(0, len(dones), self._per_prompt)]
 
-    def _choice(self, index: int, events: Sequence[Event], done: Done) -> dict[str, Any]:
-        deltas = [e for e in events if not isinstance(e, Done)]
-        likely = logprob_lists([i for e in deltas for i in e.logprobs], 0) if self._logprobs else None
+    def failed(self, error: ApiError) -> str:
+        """See Writer."""
+        return data(error.body())
+
+    def _choice(self, index: int, events: Sequence[Delta], done: Done) -> dict[str, Any]:
+        likely = logprob_lists([i for e in events for i in e.logprobs], 0) if self._logprobs else None
         return {
             "index": index,
-            "text": "".join(e.text for e in deltas),
+            "text": "".join(_text(e) for e in events),
             "logprobs": likely,
             **ending(done),
         }
@@ -155,8 +178,8 @@ class CompletionWriter:
                     yield data(last)
                     continue
                 likely = logprob_lists(event.logprobs, offsets[index]) if self._logprobs else None
-                yield data(self._chunk(index, event.text, logprobs=likely))
-                offsets[index] += len(event.text)
+                yield data(self._chunk(index, _text(event), logprobs=likely))
+                offsets[index] += len(_text(event))
         if self._with_usage:
             counts = usage(self._groups([dones[i] for i in range(count)]))
             yield data(self._head | {"choices": [], "usage": counts})

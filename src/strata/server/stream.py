@@ -21,6 +21,11 @@ def data(value: dict[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
 
 
+def named(value: dict[str, Any]) -> str:
+    """One event that is named by its type, as Anthropic's and those of OpenAI's responses are."""
+    return f"event: {value['type']}\n{data(value)}"
+
+
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -51,14 +56,19 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self, chunks: AsyncGenerator[str, None], keep_alive_s: float, cleanup: Callable[[], Awaitable[None]]
+        self,
+        chunks: AsyncGenerator[str, None],
+        keep_alive_s: float,
+        cleanup: Callable[[], Awaitable[None]],
+        failed: Callable[[ApiError], str],
     ) -> None:
-        """`cleanup` runs in any case, also when not one chunk was asked for."""
+        """`cleanup` runs in any case, also when not one chunk was asked for; `failed` writes the event of an error."""
         self.status_code = 200
         self.background = None
         self._chunks = chunks
         self._keep_alive_s = keep_alive_s
         self._cleanup = cleanup
+        self._failed = failed
         self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,10 +96,13 @@ class EventStream(Response):
                 except StopAsyncIteration:
                     break
                 except StrataError as error:
-                    await _send_text(send, data(as_api_error(error).body()))
+                    await _send_text(send, self._failed(as_api_error(error)))
+                    break
+                except ApiError as error:
+                    await _send_text(send, self._failed(error))
                     break
                 except Exception:  # the client is told like of any other failure; what it was goes to the log
-                    await _send_text(send, data(ApiError(500, "internal error", code="internal").body()))
+                    await _send_text(send, self._failed(ApiError(500, "internal error", code="internal")))
                     await _send_end(send)
                     raise
                 await _send_text(send, text)
@@ -110,4 +123,6 @@ async def _send_end(send: Send) -> None:
 
 
 async def _send_text(send: Send, text: str) -> None:
+    if not text:
+        return
     await send({"type": "http.response.body", "body": text.encode(), "more_body": True})

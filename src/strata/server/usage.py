@@ -12,7 +12,8 @@ FINISH = {Reason.STOP: "stop", Reason.LENGTH: "length", Reason.CANCEL: "stop"}
 
 def ending(done: Done) -> dict[str, Any]:
     """Fields of a choice that is over; a deadline has vLLM's field for what else ended it."""
-    return {"finish_reason": FINISH[done.reason], **({"stop_reason": "deadline"} if done.late else {})}
+    reason = "tool_calls" if done.calls and done.reason is not Reason.LENGTH else FINISH[done.reason]
+    return {"finish_reason": reason, **({"stop_reason": "deadline"} if done.late else {})}
 
 
 def usage(groups: Sequence[Sequence[Done]]) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def usage(groups: Sequence[Sequence[Done]]) -> dict[str, Any]:
         "completion_tokens": generated,
         "total_tokens": prompt + generated,
         "prompt_tokens_details": {"cached_tokens": sum(group[0].counts.reused for group in groups)},
+        "completion_tokens_details": {"reasoning_tokens": sum(done.thought for group in groups for done in group)},
     }
 
 
