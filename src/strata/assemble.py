@@ -8,7 +8,6 @@ from typing import get_args
 import torch
 
 from strata.checkpoint.checkpoint import Checkpoint
-from strata.checkpoint.demo import model_path
 from strata.checkpoint.fingerprint import fingerprint
 from strata.checkpoint.locate import open_checkpoint
 from strata.core.errors import UsageError
@@ -16,6 +15,8 @@ from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.scheduler import Settings
+from strata.hub.hub import Hub
+from strata.hub.resolve import local_path, logged
 from strata.kernels.binding import bind_thread
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.naive_ops import NaiveOps
@@ -144,7 +145,7 @@ def files_of(checkpoint: Checkpoint, wishes: Wishes) -> OnDisk | None:
 def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: Tap | None = None) -> Loaded:
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
-    checkpoint = open_checkpoint(model_path(model))
+    checkpoint = open_checkpoint(local_path(model, Hub(), logged(said)))
     cpu_ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
     gpu = open_device(wishes, cpu_ops)
     warming = warm_weights(checkpoint, machine, wishes, said)

@@ -19,7 +19,7 @@ from checkpoint.files import (
     text,
     write_folder,
 )
-from strata.cli import inspect as command
+from strata.cli import tables
 from strata.cli.inspect import inspect
 from strata.core.errors import CheckpointError, UsageError
 
@@ -116,9 +116,9 @@ def test_tables_on_a_terminal(path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         consoles.append(Console(force_terminal=True, color_system=None, record=True, width=100, **options))  # type: ignore[arg-type]
         return consoles[-1]
 
-    monkeypatch.setattr(command, "Console", terminal)
+    monkeypatch.setattr(tables, "Console", terminal)
     shown(str(path))
-    output = consoles[0].export_text()
+    output = "".join(console.export_text() for console in consoles)
     assert "│ second.weight │ 2 x 32 │ Q8_0" in output
     assert "[a, , 日本]" in output
 
@@ -136,5 +136,5 @@ def test_every_cut_ends_with_exit_code_1(tmp_path: Path, kind: str) -> None:
     for length in range(len(data)):
         file.write_bytes(data[:length])
         with pytest.raises(CheckpointError, match=file.name) as caught:
-            inspect(file if kind == "gguf" else tmp_path)
+            inspect(str(file if kind == "gguf" else tmp_path))
         assert caught.value.exit_code == 1

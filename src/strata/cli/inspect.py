@@ -5,28 +5,27 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from strata.checkpoint.locate import open_checkpoint
 from strata.checkpoint.metadata import Scalar, Value
 from strata.checkpoint.summary import Summary, summarize
 from strata.checkpoint.tensor import TensorRef
+from strata.cli.tables import Rows, show_table
 from strata.core.errors import UsageError
-
-Rows = Sequence[Sequence[str]]
+from strata.hub.headers import headers_of
+from strata.hub.hub import Hub
 
 _ITEMS = 6
 _WIDTH = 72
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="A .gguf file or a model folder.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A .gguf file, a model folder, or org/name[:QUANT] on the hub.")
+    ],
     json_: Annotated[bool, typer.Option("--json", help="Everything, as one JSON object.")] = False,
     tensors: Annotated[str, typer.Option("--tensors", help="How many tensors to list: a number, or all.")] = "20",
     match: Annotated[
@@ -35,17 +34,15 @@ def inspect(
 ) -> None:
     """Show a model's tensors, formats, sizes, metadata, tokenizer and template, from its headers."""
     limit = _limit(tensors)
-    with open_checkpoint(model) as checkpoint:
+    with headers_of(model, Hub()) as path, open_checkpoint(path) as checkpoint:
         summary = summarize(checkpoint)
     chosen = {name: ref for name, ref in summary.tensors.items() if _matches(name, match)}
     if json_:
         sys.stdout.write(json.dumps(_json(summary, chosen), allow_nan=False) + "\n")
         return
-    out = Console(soft_wrap=True, highlight=False)
-    show = _rich if out.is_terminal else _plain
-    show(out, "Model", (), _overview(summary))
-    show(out, "Formats", ("format", "tensors", "values", "bytes"), _formats(summary))
-    show(out, "Metadata", ("key", "value"), [(key, _short(value)) for key, value in summary.metadata.items()])
+    show_table("Model", (), _overview(summary))
+    show_table("Formats", ("format", "tensors", "values", "bytes"), _formats(summary), right=(1, 2, 3))
+    show_table("Metadata", ("key", "value"), [(key, _short(value)) for key, value in summary.metadata.items()])
     listed = list(chosen.items())[:limit]
     rows = [
         (name, " x ".join(map(str, ref.shape)) or "1", ref.format.name, f"{ref.nbytes:,}", ref.file.name)
@@ -53,7 +50,7 @@ def inspect(
     ]
     of = f"{len(chosen):,} of {len(summary.tensors):,} match" if match else f"{len(chosen):,}"
     more = "" if len(listed) == len(chosen) else f", {len(listed)} shown: --tensors all lists them"
-    show(out, f"Tensors ({of}{more})", ("name", "shape", "format", "bytes", "file"), rows)
+    show_table(f"Tensors ({of}{more})", ("name", "shape", "format", "bytes", "file"), rows, right=(3,))
 
 
 def _limit(text: str) -> int | None:
@@ -111,26 +108,6 @@ def _short(value: Value) -> str:
 def _printable(text: str) -> str:
     """Control characters escaped: a file must not steer the terminal it is shown on."""
     return text if text.isprintable() else repr(text)[1:-1]
-
-
-def _rich(out: Console, title: str, heads: Sequence[str], rows: Rows) -> None:
-    table = Table(title=title, title_justify="left", title_style="bold", show_header=bool(heads))
-    for head in heads or ("", ""):
-        table.add_column(head, justify="right" if head in ("tensors", "values", "bytes") else "left", overflow="fold")
-    for row in rows:
-        # Text, not str: names and values with brackets are no markup
-        table.add_row(*(Text(cell) for cell in row))
-    out.print(table)
-
-
-def _plain(out: Console, title: str, heads: Sequence[str], rows: Rows) -> None:
-    lines = [*([heads] if heads else []), *rows]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    out.print(Text(title))
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        out.print(Text("  " + "  ".join(cells).rstrip()))
-    out.print()
 
 
 def _json(summary: Summary, tensors: Mapping[str, TensorRef]) -> dict[str, object]:
