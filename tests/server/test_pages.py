@@ -73,6 +73,13 @@ def test_other_methods_are_no_way_in(server: Running) -> None:
     assert server.http.post("/").status_code == 401
 
 
+def test_a_proxys_browsers_get_the_files_though_not_the_api(server: Running) -> None:
+    """A browser names the page's origin for module scripts; a proxy may have changed the Host."""
+    headers = {"Origin": "https://elsewhere.example", "Authorization": "Bearer k"}
+    assert server.http.get(f"/{assets(server)[-1]}", headers=headers).status_code == 200
+    assert server.http.get("/v1/models", headers=headers).status_code == 403
+
+
 def test_a_listed_origins_name_may_be_the_host(server: Running) -> None:
     assert server.http.get("/health", headers={"Host": "ai.example"}).status_code == 200
     assert server.http.get("/health", headers={"Host": "other.example"}).status_code == 403

@@ -27,7 +27,7 @@ class Guard:
     """ASGI middleware.
 
     A server on loopback answers only to loopback names (a web page cannot point its own name there). A browser's
-    Origin must be the server itself or one that --allow-origin lists.
+    Origin must be the server itself or one that --allow-origin lists, but for the app's own files, which hold nothing.
     """
 
     def __init__(self, app: ASGIApp, settings: ServerSettings) -> None:
@@ -73,12 +73,12 @@ class Guard:
         name = _host_name(host)
         if self._settings.loopback and name not in _LOCAL_NAMES | self._names:
             return ApiError(403, f"Host {host[:80]!r} is not this server's name", code="host_refused")
+        page = is_page(request.method, request.url.path)
         origin = request.headers.get("origin")
-        if origin is not None and not listed and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not (listed or page) and urlsplit(origin).netloc.lower() != host.lower():
             return ApiError(403, f"Origin {origin[:80]!r} is not allowed (--allow-origin lists those that are)")
         preflight = request.method == "OPTIONS" and listed
-        is_open = request.url.path in OPEN_PATHS or is_page(request.method, request.url.path)
-        if is_open or preflight or self._settings.api_key is None:
+        if page or request.url.path in OPEN_PATHS or preflight or self._settings.api_key is None:
             return None
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         given = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")

@@ -21,7 +21,8 @@ export function Answer({ conversation, message, index, last }) {
     return html`<${Editor} text=${message.content} label="The answer" send="Save" take=${take} leave=${() => setEditing(false)} />`;
   }
   return html`
-    <article aria-label="Assistant" aria-busy=${active}>
+    <article aria-busy=${active}>
+      <h2 class="visually-hidden">Assistant</h2>
       ${message.reasoning && html`<${Thinking} message=${message} />`}
       ${message.state === "waiting" && html`<${Waiting} />`}
       <${Text} text=${message.content} />

@@ -16,7 +16,8 @@ export function Question({ conversation, message, index }) {
     return html`<${Editor} text=${message.content} label="Your message" send="Send" take=${take} leave=${() => setEditing(false)} />`;
   }
   return html`
-    <article aria-label="You">
+    <article>
+      <h2 class="visually-hidden">You</h2>
       <p class="said">${message.content}</p>
       <div class="actions">
         <button class="quiet" onClick=${(event) => copyWith(event.target, message.content)}>Copy</button>

@@ -24,7 +24,7 @@ const marked = new Marked({
       return `<div class="wide" tabindex="0" role="region" aria-label="table">${table}</div>`;
     },
     heading({ tokens, depth }) {
-      const level = Math.min(depth + 2, 6);
+      const level = Math.min(Math.max(depth + 1, 3), 6); // below the heading of the message
       return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
     },
     checkbox: ({ checked }) => `<span role="img" aria-label="${checked ? "done" : "open"}">${checked ? "☑" : "☐"}</span> `,

@@ -1,0 +1,20 @@
+"""The browser."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from server.web.browsing import NOT_FOUND, chromium, launch
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Of one module: while it lives, asyncio believes that this thread runs a loop."""
+    path = chromium()
+    if path is None:
+        pytest.skip(NOT_FOUND)
+    with sync_playwright() as playwright:
+        started = launch(playwright, path)
+        yield started
+        started.close()

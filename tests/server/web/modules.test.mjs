@@ -1,0 +1,88 @@
+// The modules of the web app that need no page: node --test modules.test.mjs
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const LIB = new URL("../../../src/strata/server/web/lib/", import.meta.url);
+const { addChunk, emptyAnswer, settle } = await import(new URL("answer.js", LIB));
+const { fileName, fromJson, toJson, toMarkdown } = await import(new URL("export.js", LIB));
+const { ago, bytes, number, percent, plural, seconds } = await import(new URL("format.js", LIB));
+const { numSet, numberOf, requestBody } = await import(new URL("settings.js", LIB));
+const { EventReader, events } = await import(new URL("sse.js", LIB));
+
+const STREAM = 'data: {"a":1}\n\n: keep-alive\n\ndata: {"text":"é漢😀"}\r\n\r\ndata: two\ndata: lines\n\ndata: [DONE]\n\n';
+
+test("events come whole, however the stream is cut", async () => {
+  const wanted = ['{"a":1}', '{"text":"é漢😀"}', "two\nlines", "[DONE]"];
+  const raw = new TextEncoder().encode(STREAM.replaceAll("\r\n", "\n"));
+  for (let size = 1; size <= raw.length; size += 1) {
+    const pieces = Array.from({ length: Math.ceil(raw.length / size) }, (_, i) => raw.slice(i * size, (i + 1) * size));
+    const found = [];
+    for await (const data of events(ReadableStream.from(pieces))) found.push(data);
+    assert.deepEqual(found, wanted);
+  }
+});
+
+test("both line ends are read, and what is not ended is no event", () => {
+  const reader = new EventReader();
+  assert.deepEqual(reader.push(STREAM).length, 4);
+  assert.deepEqual(reader.push("data: half"), []);
+  assert.deepEqual(reader.push("\n\n"), ["half"]);
+});
+
+test("chunks become an answer with its figures", () => {
+  const answer = emptyAnswer();
+  const choice = (delta, more = {}) => ({ choices: [{ index: 0, delta, finish_reason: null, ...more }] });
+  addChunk(answer, choice({ role: "assistant", content: "" }), 0.1);
+  assert.equal(answer.state, "waiting");
+  addChunk(answer, choice({ reasoning_content: "hm" }), 0.5);
+  assert.equal(answer.state, "thinking");
+  addChunk(answer, choice({ content: "Yes" }), 2);
+  addChunk(answer, choice({ content: "." }), 3);
+  addChunk(answer, { ...choice({}, { finish_reason: "stop" }), timings: { predicted_per_second: 7, draft_n: 4, draft_n_accepted: 3 } }, 3);
+  addChunk(answer, { choices: [], usage: { prompt_tokens: 9, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 5 } } }, 3);
+  assert.equal(answer.content, "Yes.");
+  assert.equal(answer.reasoning, "hm");
+  assert.equal(answer.thought_s, 2);
+  assert.deepEqual(answer.figures, { rate: 7, drafted: 4, accepted: 3, prompt: 9, cached: 5, tokens: 3, first_s: 0.5 });
+  assert.equal(settle(answer).state, "stopped");
+  assert.equal(settle({ ...answer, state: "done" }).state, "done");
+});
+
+test("a request asks for what was set, and for nothing else", () => {
+  assert.deepEqual(requestBody({}, [{ role: "user", content: "Hi", state: "done" }]), {
+    messages: [{ role: "user", content: "Hi" }],
+    stream: true,
+    stream_options: { include_usage: true },
+  });
+  const body = requestBody({ temperature: "0", seed: " 7 ", stop: "a\n\n\\n", system: " ", top_k: "x" }, []);
+  assert.deepEqual([body.temperature, body.seed, body.stop, body.messages, body.top_k], [0, 7, ["a", "\n"], [], undefined]);
+  assert.equal(numberOf(""), undefined);
+  assert.equal(numSet({ temperature: "0", seed: "", system: "x" }), 2);
+});
+
+test("a conversation survives its file, and other files are refused", () => {
+  const whole = { title: "A / B?", created: 1, settings: { seed: "1" }, messages: [{ role: "user", content: "x" }], id: "i" };
+  const { updated, ...read } = fromJson(toJson(whole));
+  const { id, ...kept } = whole;
+  assert.ok(id && updated);
+  assert.deepEqual(read, kept);
+  for (const bad of ["", "{}", "[]", '{"strata_conversation":1,"messages":[{"role":"system","content":"x"}]}'])
+    assert.throws(() => fromJson(bad), /file is not/);
+  assert.equal(fileName("A / B?", "md"), "a-b.md");
+  assert.equal(fileName("???", "md"), "conversation.md");
+  const thought = { role: "assistant", content: "4", reasoning: "2+2\n" };
+  assert.match(toMarkdown({ ...whole, messages: [thought] }), /<details><summary>Thinking<\/summary>\n\n2\+2\n\n<\/details>\n\n4\n$/);
+});
+
+test("numbers and times are short", () => {
+  assert.equal(bytes(1536), "1.5 KiB");
+  assert.equal(bytes(0), "0 B");
+  assert.equal(number(12345.67, 1), "12,345.7");
+  assert.equal(percent(0.873), "87%");
+  assert.equal(plural(1, "token"), "1 token");
+  assert.equal(plural(1200, "token"), "1,200 tokens");
+  assert.deepEqual([0.0042, 0.034, 2.5, 42, 90].map(seconds), ["4.2 ms", "34 ms", "2.5 s", "42 s", "1 min 30 s"]);
+  assert.equal(ago(0, 30_000), "1 min ago");
+  assert.equal(ago(0, 5 * 3600_000), "5 h ago");
+});

@@ -1,0 +1,207 @@
+"""The chat page in a real browser, before the fake engine."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from server.harness import Running, ids, running
+from server.web.browsing import answer_text, ask, faults, open_page, shot
+
+CODE = "Here:\n\n```python\nprint(1 < 2)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nDone."
+HOSTILE = (
+    "<img src=x onerror=alert(1)> <script>alert(2)</script> [x](javascript:alert(3)) "
+    "![pixel](https://evil.example/p.png) <b onclick=alert(4)>bold</b>\n\n<form action=https://evil.example><input></form>"
+)
+ANSWERS = {
+    "plain": "Hello **world**, 1 < 2.",
+    "code": CODE,
+    "hostile": HOSTILE,
+    "thought": "<think>\nLet me see.\n</think>\n\nIt is 4.",
+    "long": "word " * 400,
+}
+SEED = {name: str(number) for number, name in enumerate(ANSWERS)}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    with running(answers=[ids(text) for text in ANSWERS.values()], token_s=0.002, context=8192) as up:
+        yield up
+
+
+@pytest.fixture
+def page(browser: Browser, server: Running) -> Iterator[Page]:
+    opened = open_page(browser, server.url)
+    yield opened
+    assert faults(opened) == []
+    opened.context.close()
+
+
+def choose(page: Page, name: str) -> None:
+    """Have the next answers be this one."""
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("Seed").fill(SEED[name])
+    page.keyboard.press("Escape")
+
+
+def test_an_answer_streams_in_and_tells_its_figures(page: Page) -> None:
+    choose(page, "plain")
+    ask(page, "Hi")
+    assert answer_text(page) == "Hello world, 1 < 2."
+    expect(page.locator(".markdown strong")).to_have_text("world")
+    expect(page.locator("li.assistant .figures")).to_contain_text("tokens")
+    expect(page.get_by_label("Title of the conversation")).to_have_value("Hi")
+    expect(page.locator("[role=status]").last).to_have_text("Hello **world**, 1 < 2.")
+
+
+def test_code_is_copied_and_tables_are_tables(page: Page) -> None:
+    choose(page, "code")
+    ask(page, "Code")
+    page.locator(".code-copy").click()
+    assert page.evaluate("navigator.clipboard.readText()") == "print(1 < 2)"
+    expect(page.locator(".markdown td").first).to_have_text("1")
+    page.locator("li.assistant").get_by_role("button", name="Copy", exact=True).last.click()
+    assert page.evaluate("navigator.clipboard.readText()") == CODE
+
+
+def test_what_a_model_writes_cannot_act(page: Page) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("dialog", lambda dialog: pytest.fail(f"a script ran: {dialog.message}"))
+    choose(page, "hostile")
+    ask(page, "Do something bad")
+    assert not [url for url in asked if "evil.example" in url or url.endswith("/x")]
+    shown = page.locator(".markdown").last
+    assert shown.locator("img, script, form, input, [onclick], [onerror], [href^=javascript]").count() == 0
+    assert "<script>alert(2)</script>" in shown.inner_text()
+    expect(shown.get_by_role("link", name="pixel")).to_have_attribute("rel", "noopener noreferrer nofollow")
+
+
+def test_thinking_is_folded(page: Page) -> None:
+    choose(page, "thought")
+    ask(page, "2 + 2?")
+    assert answer_text(page) == "It is 4."
+    thought = page.get_by_text("Let me see.")
+    expect(thought).to_be_hidden()
+    page.locator("summary").click()
+    expect(thought).to_be_visible()
+
+
+def test_escape_stops_and_the_engine_is_free_again(page: Page, server: Running) -> None:
+    choose(page, "long")
+    page.get_by_label("Message", exact=True).fill("Go on")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    expect(page.locator(".markdown").last).to_contain_text("word")
+    page.keyboard.press("Escape")
+    expect(page.locator(".figures").last).to_contain_text("stopped")
+    assert 0 < len(answer_text(page)) < len(ANSWERS["long"].strip())
+    while server.http.get("/v1/status").json()["concurrency"]["running"]:
+        page.wait_for_timeout(20)
+
+
+def test_retry_and_edit(page: Page) -> None:
+    choose(page, "plain")
+    ask(page, "First")
+    ask(page, "Second")
+    choose(page, "thought")
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".markdown").last).to_have_text("It is 4.")
+    expect(page.locator("li.assistant")).to_have_count(2)
+    page.get_by_label("Message", exact=True).press("ArrowUp")
+    page.get_by_label("Your message").fill("Third")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("li.user").last).to_contain_text("Third")
+    expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
+    expect(page.locator("li")).to_have_count(5)  # two pairs, and one conversation in the list
+
+
+def test_the_request_carries_what_the_drawer_says(page: Page) -> None:
+    bodies: list[dict[str, object]] = []
+    page.on("request", lambda r: bodies.append(json.loads(r.post_data or "{}")) if r.method == "POST" else None)
+    page.keyboard.press("Alt+s")
+    page.get_by_label("System prompt").fill("Be brief.")
+    page.get_by_label("Temperature").fill("0.5")
+    page.get_by_label("Most tokens").fill("3")
+    page.get_by_label("Stop texts").fill("END\n\\n\\n")
+    page.get_by_label("Thinking").select_option("none")
+    page.keyboard.press("Alt+s")
+    ask(page, "Hi")
+    expect(page.locator(".figures").last).to_contain_text("cut at the limit of tokens")
+    assert bodies[0]["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}]
+    assert (bodies[0]["temperature"], bodies[0]["max_tokens"]) == (0.5, 3)
+    assert (bodies[0]["stop"], bodies[0]["reasoning_effort"]) == (["END", "\n\n"], "none")
+    assert "top_p" not in bodies[0] and "seed" not in bodies[0]
+
+
+def test_an_error_is_shown_and_can_be_tried_again(page: Page) -> None:
+    page.keyboard.press("Alt+s")
+    page.get_by_label("Top p").fill("7")
+    page.keyboard.press("Escape")
+    page.get_by_label("Message", exact=True).fill("Hi")
+    page.keyboard.press("Enter")
+    expect(page.locator("li.assistant [role=alert]")).to_contain_text("top_p")
+    faults(page).clear()  # the browser reports the 400
+    page.keyboard.press("Alt+s")
+    page.get_by_role("button", name="Clear all").click()
+    page.get_by_label("Seed").fill(SEED["plain"])
+    page.get_by_role("button", name="Retry").click()
+    expect(page.locator(".markdown").last).to_have_text("Hello world, 1 < 2.")
+
+
+def test_history_stays_in_the_browser_and_travels_as_a_file(page: Page, tmp_path: Path) -> None:
+    choose(page, "plain")
+    ask(page, "Remember this")
+    page.reload()
+    expect(page.locator("li.user .said")).to_have_text("Remember this")
+    page.get_by_role("button", name="More").click()
+    with page.expect_download() as written:
+        page.get_by_role("button", name="Export as Markdown").click()
+    assert written.value.suggested_filename == "remember-this.md"
+    assert Path(written.value.path()).read_text() == (
+        "# Remember this\n\n## You\n\nRemember this\n\n## Assistant\n\nHello **world**, 1 < 2.\n"
+    )
+    page.get_by_role("button", name="More").click()
+    with page.expect_download() as written:
+        page.get_by_role("button", name="Export as JSON").click()
+    file = tmp_path / "saved.json"
+    written.value.save_as(file)
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Delete …").click()
+    page.get_by_role("button", name="Delete for good").click()
+    expect(page.locator("li.user")).to_have_count(0)
+    page.reload()
+    expect(page.get_by_text("Conversations stay in this browser.")).to_be_visible()
+    page.locator("input[type=file]").set_input_files(file)
+    expect(page.locator("li.user .said")).to_have_text("Remember this")
+    page.locator("input[type=file]").set_input_files({"name": "x.json", "mimeType": "x", "buffer": b"{}"})
+    expect(page.get_by_role("alert")).to_contain_text("not a conversation")
+
+
+def test_conversations_are_apart(page: Page) -> None:
+    choose(page, "plain")
+    ask(page, "One")
+    page.keyboard.press("Alt+n")
+    ask(page, "Two")
+    page.locator(".conversations").get_by_role("button", name="One").click()
+    expect(page.locator("li.user .said")).to_have_text("One")
+    page.get_by_label("Title of the conversation").fill("First of all")
+    page.keyboard.press("Enter")
+    expect(page.locator(".conversations .name").first).to_have_text("First of all")
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
+def test_pictures(browser: Browser, server: Running, size: str, scheme: str) -> None:
+    page = open_page(browser, server.url, size, scheme)
+    for name in ("code", "thought"):
+        choose(page, name)
+        ask(page, "Show me")
+    shot(page, f"chat-{size}-{scheme}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_label("System prompt")).to_be_visible()
+    shot(page, f"chat-settings-{size}-{scheme}")
+    assert faults(page) == []
+    page.context.close()
