@@ -15,7 +15,6 @@ from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.scheduler import Settings
-from strata.hub.hub import Hub
 from strata.hub.resolve import local_path, logged
 from strata.kernels.binding import bind_thread
 from strata.kernels.cpu_ops import CpuOps
@@ -145,7 +144,7 @@ def files_of(checkpoint: Checkpoint, wishes: Wishes) -> OnDisk | None:
 def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: Tap | None = None) -> Loaded:
     """Open, plan and build; the engine is not started yet."""
     said = log if log is not None else Log()
-    checkpoint = open_checkpoint(local_path(model, Hub(), logged(said)))
+    checkpoint = open_checkpoint(local_path(model, logged(said)))
     cpu_ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
     gpu = open_device(wishes, cpu_ops)
     warming = warm_weights(checkpoint, machine, wishes, said)

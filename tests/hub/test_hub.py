@@ -47,7 +47,7 @@ def test_pulled_once(hub: Hub, fake: FakeHub) -> None:
     assert ("m.gguf", len(MODEL), len(MODEL)) in told
     assert told[-1] == ("checking m.gguf", len(MODEL), len(MODEL))
     fake.asked.clear()
-    assert local_path("org/sole", hub, quiet) == path
+    assert local_path("org/sole", quiet, hub) == path
     assert fake.asked == []  # what is here needs no network
 
 
@@ -146,3 +146,11 @@ def test_the_commands(fake: FakeHub, tmp_path: Path) -> None:
         assert "say --yes" in refused.stderr
         assert strata("rm", "org/tiny", "--yes").returncode == 0
         assert json.loads(strata("list", "--json").stdout)["models"] == []
+
+
+def test_a_file_is_opened_without_the_client() -> None:
+    code = (
+        "import sys; import strata.hub.resolve as r; r.local_path(None, print); print('huggingface_hub' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"

@@ -19,7 +19,6 @@ from strata.cli.flags import Given, to_flags, unknown_variables, with_settings
 from strata.cli.output import make_log
 from strata.core.errors import EngineError
 from strata.core.log import Log
-from strata.hub.hub import Hub
 from strata.hub.resolve import local_path, logged
 from strata.plan.wishes import Wishes
 from strata.server.app import create_app
@@ -41,7 +40,7 @@ def serve(
     warn_of_unknown(given.environ, log)
     if settings.insecure and not settings.loopback and settings.api_key is None:
         log.warning("open server", host=settings.host, reason="anybody who reaches it may use it (--insecure)")
-    path = local_path(model, Hub(), logged(log))
+    path = local_path(model, logged(log))
     served = describe(model, path, wishes, settings, log)
     policy = RestartPolicy(silence_s=1.1 * wishes.stall_s)  # the engine's own watchdog, which knows more, goes first
     engine = EngineProcess(engine_command(path, wishes), log, policy)

@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
 )
 
 from strata.core.errors import StrataError, UsageError
+from strata.hub.cached import find
 from strata.hub.choose import Chosen, RemoteFile, choose_files, gguf_models
 from strata.hub.download import Said, download, source_of, telling
 from strata.hub.name import HubName
@@ -55,6 +56,10 @@ class Hub:
             return [(name.repo, choose_files(name, files).nbytes)]
         sizes = {stem: sum(file.nbytes for file in parts) for stem, parts in sorted(models.items())}
         return [(f"{name.repo}:{PurePosixPath(stem).name}", nbytes) for stem, nbytes in sizes.items()]
+
+    def find(self, name: HubName) -> Path | None:
+        """What is opened of a model that the cache holds; None when it, or a part of it, is not there."""
+        return find(self.cache, name)
 
     def pull(self, name: HubName, said: Said) -> Path:
         """Download what of the model is not here yet, going on where an earlier try ended -> what is opened.
