@@ -9,7 +9,7 @@ import typer
 from strata.assemble import load
 from strata.chat.conversation import TemplateOptions, Turn, load_conversation
 from strata.chat.defaults import defaults_from, recommended
-from strata.chat.events import ReasoningDelta, TextDelta
+from strata.chat.events import Done, ReasoningDelta, TextDelta
 from strata.chat.reader import Reading
 from strata.cli.flags import Given, with_settings
 from strata.cli.output import figures, make_log, note, say
@@ -81,7 +81,7 @@ class Chat:
                         say("\n---\n")
                     said.append(event.text)
                     say(event.text)
-                else:
+                elif isinstance(event, Done):  # no tools are offered here, so there are no calls
                     say("\n")
                     note(f"({figures(event)})")
         except KeyboardInterrupt:

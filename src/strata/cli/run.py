@@ -77,7 +77,7 @@ def show_text(events: Iterable[Event]) -> None:
                 thinking = False
                 note("")
             say(event.text)
-        else:
+        elif isinstance(event, Done):  # no tools are offered here, so there are no calls
             say("\n")
             note(figures(event))
 
