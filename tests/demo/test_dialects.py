@@ -42,12 +42,12 @@ def up() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def openai_client(up: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{up.url}/v1", api_key="none", max_retries=0)
+    return up.client(openai.OpenAI, "/v1")
 
 
 @pytest.fixture(scope="module")
 def anthropic_client(up: Running) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=up.url, api_key="none", max_retries=0)
+    return up.client(anthropic.Anthropic)
 
 
 @pytest.fixture(scope="module")

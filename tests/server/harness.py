@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import httpx
 
@@ -24,6 +24,7 @@ from strata.server.listen import Listener, take_socket, url_of
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
 
+Client = TypeVar("Client")
 FAKE = Path(__file__).with_name("fake_engine.py")
 TEMPLATE = CHATML + "{% if enable_thinking is defined and enable_thinking %}{{ '<think>\n' }}{% endif %}"
 QUICK = RestartPolicy(limit=3, first_wait_s=0.05, longest_wait_s=0.1, stop_wait_s=2.0)
@@ -72,6 +73,13 @@ class Running:
         while not self.server.started:
             self.thread.join(0.005)
         self.http = httpx.Client(base_url=self.url, timeout=20)
+        self._clients: dict[type[Any], Any] = {}
+
+    def client(self, kind: type[Client], path: str = "") -> Client:
+        """An official client of this server, closed with it."""
+        if kind not in self._clients:
+            self._clients[kind] = kind(base_url=self.url + path, api_key="none", max_retries=0)
+        return cast(Client, self._clients[kind])
 
     def until(self, *states: State) -> None:
         """Wait for the engine."""
@@ -80,6 +88,8 @@ class Running:
 
     def stop(self) -> None:
         """Shut down in order."""
+        for each in self._clients.values():
+            each.close()
         self.http.close()
         self.server.should_exit = True
         self.thread.join(15)

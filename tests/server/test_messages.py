@@ -28,7 +28,7 @@ def thinker() -> Iterator[Running]:
 
 
 def client(server: Running) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+    return server.client(anthropic.Anthropic)
 
 
 def post(server: Running, path: str = "/v1/messages", **fields: Any) -> Any:

@@ -33,7 +33,7 @@ def seeds() -> Iterator[Running]:
 
 
 def client(server: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    return server.client(openai.OpenAI, "/v1")
 
 
 def chat(server: Running, **fields: Any) -> Any:
@@ -208,7 +208,8 @@ BAD = [
     ({"messages": [{"role": "user", "content": "x", "colour": 1}]}, "messages[0]"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": None}]}]}, "messages"),
     ({"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}, "messages"),
-    ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "1"}]}, "messages"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
+    ({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "maybe"}, "tool_choice"),
     ({"temperature": "hot"}, "temperature"),
     ({"temperature": -1}, "temperature"),
     ({"top_p": 1.5}, "top_p"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,10 +18,9 @@ from strata.server.errors import ApiError
 from strata.server.fields import LONGEST_STOP, answer_tokens
 from strata.server.served import ServedModel
 from strata.server.thinking import EFFORTS, by_effort, source_of, switched
+from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ({"type": "auto"}, {"type": "none"}),
     "container": (),
     "mcp_servers": ([],),
     "context_management": ({}, {"edits": []}),
@@ -60,6 +60,8 @@ class CountFields(msgspec.Struct, kw_only=True):
     system: Content | None = None
     thinking: dict[str, Any] | None = None
     output_config: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
 
 
 class MessageFields(CountFields, kw_only=True):
@@ -90,6 +92,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         max_new=answer_tokens(fields.max_tokens, "max_tokens", None),
         names={"max_new": "max_tokens", "tokens": "messages"},
         stops=_stops(fields.stop_sequences or []),
+        toolbox=toolbox_of(fields),
     )
     jobs = await jobs_of(ask, served, engine)
     writer = MessageWriter(served.name, len(jobs[0].request.tokens), _shows(fields.thinking or {}))
@@ -101,6 +104,7 @@ async def count(value: Mapping[str, Any], served: ServedModel) -> dict[str, int]
     fields = read_fields(value, CountFields, UNBUILT, IGNORED)
     served.check_name(fields.model)
     options = _options(fields, source_of(served))
+    options = replace(options, tools=[tool.written() for tool in toolbox_of(fields).tools])
     prompt = await asyncio.to_thread(served.conversation.prompt, _turns(fields), options)
     return {"input_tokens": len(prompt.tokens)}
 
@@ -109,6 +113,26 @@ def _turns(fields: CountFields) -> list[Turn]:
     turns = turns_of([(message.role, message.content) for message in fields.messages])
     system = "" if fields.system is None else system_text("system", fields.system)
     return [Turn("system", system), *turns] if system else turns
+
+
+def toolbox_of(fields: CountFields) -> Toolbox:
+    """Tools and the choice among them."""
+    tools = []
+    for number, form in enumerate(fields.tools or []):
+        kind = form.get("type", "custom")
+        if kind not in {"custom", None}:
+            raise ApiError(
+                400, f"tools.{number}: type {kind!r:.40} is not built, custom is", "tools", "unsupported_parameter"
+            )
+        tools.append(tool_of(f"tools.{number}", "tools", form, "input_schema"))
+    choice = fields.tool_choice or {"type": "auto"}
+    parallel = choice.get("disable_parallel_tool_use") is not True
+    modes = {"auto": "auto", "none": "none", "any": "required", "tool": "required"}
+    kind = choice.get("type")
+    if kind not in modes:
+        raise ApiError(400, f"tool_choice.type must be auto, any, tool or none, found {kind!r:.40}", "tool_choice")
+    named = [chosen_name("tool_choice", choice)] if kind == "tool" else []
+    return toolbox(tools, modes[kind], named, parallel, ("tools", "tool_choice"))
 
 
 def _stops(asked: Sequence[str]) -> tuple[str, ...]:

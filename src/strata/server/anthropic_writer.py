@@ -70,8 +70,7 @@ class MessageWriter:
                 text = block.text if self._shows else ""
                 return {"type": "thinking", "thinking": text, "signature": signature(block.text)}
             case "call":
-                made = json.loads(block.text) if block.text else {}
-                return {"type": "tool_use", "id": block.begun.id, "name": block.begun.name, "input": made}
+                return {"type": "tool_use", "id": block.begun.id, "name": block.begun.name, "input": _made(block.text)}
 
     def _step(self, step: Step) -> str:
         match step:
@@ -92,6 +91,14 @@ class MessageWriter:
 
 def _delta(index: int, delta: Mapping[str, Any]) -> str:
     return named({"type": "content_block_delta", "index": index, "delta": dict(delta)})
+
+
+def _made(arguments: str) -> Any:
+    """A call's arguments; none of one that the length cut off, which the stop reason tells."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return {}
 
 
 def signature(text: str) -> str:

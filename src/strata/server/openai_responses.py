@@ -17,11 +17,9 @@ from strata.server.responses_items import turns_of
 from strata.server.responses_writer import ResponseWriter, Told
 from strata.server.served import ServedModel
 from strata.server.thinking import by_effort, source_of
+from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
-    "parallel_tool_calls": (True, False),
     "previous_response_id": (),
     "conversation": (),
     "prompt": (),
@@ -70,6 +68,9 @@ class ResponseFields(msgspec.Struct, kw_only=True):
     reasoning: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     metadata: dict[str, str] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool = True
     top_k: int | None = None
     min_p: float | None = None
     presence_penalty: float | None = None
@@ -99,6 +100,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         sampling=asked,
         max_new=answer_tokens(fields.max_output_tokens, "max_output_tokens", served.max_tokens),
         names={"max_new": "max_output_tokens", "tokens": "input"},
+        toolbox=toolbox_of(fields),
     )
     jobs = await jobs_of(ask, served, engine)
     told = Told(
@@ -122,12 +124,12 @@ def _echo(fields: ResponseFields, effort: str | None, temperature: float, top_p:
         "instructions": fields.instructions,
         "max_output_tokens": fields.max_output_tokens,
         "metadata": fields.metadata or {},
-        "parallel_tool_calls": True,
+        "parallel_tool_calls": fields.parallel_tool_calls,
         "temperature": temperature,
         "top_p": top_p,
         "top_logprobs": fields.top_logprobs or 0,
-        "tool_choice": "auto",
-        "tools": [],
+        "tool_choice": fields.tool_choice or "auto",
+        "tools": [form for form in fields.tools or [] if form.get("type") == "function"],
         "previous_response_id": None,
         "reasoning": {"effort": effort, "summary": None},
         "text": {"format": {"type": "text"}},
@@ -135,6 +137,36 @@ def _echo(fields: ResponseFields, effort: str | None, temperature: float, top_p:
         "background": False,
         "store": False,
     }
+
+
+def toolbox_of(fields: ResponseFields) -> Toolbox:
+    """Functions and the choice among them.
+
+    Tools of other types run where a hosted service is; they are left out, as the response's `tools` shows.
+    """
+    tools = [
+        tool_of(f"tools[{number}]", "tools", form, "parameters")
+        for number, form in enumerate(fields.tools or [])
+        if form.get("type") == "function"
+    ]
+    choice: str | dict[str, Any] = fields.tool_choice or "auto"
+    named: list[str] = []
+    if isinstance(choice, dict):
+        choice, named = _named(choice)
+    if choice not in {"auto", "none", "required"}:
+        raise ApiError(400, f"tool_choice: unknown choice {choice[:40]!r}", "tool_choice", "invalid_value")
+    return toolbox(tools, choice, named, fields.parallel_tool_calls, ("tools", "tool_choice"))
+
+
+def _named(choice: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """A choice of one function, or of some."""
+    kind = choice.get("type")
+    if kind == "function":
+        return "required", [chosen_name("tool_choice", choice)]
+    if kind == "allowed_tools" and choice.get("mode") == "required":
+        forms = [form for form in choice.get("tools", ()) if isinstance(form, dict)]
+        return "required", [chosen_name("tool_choice.tools", form) for form in forms]
+    raise ApiError(400, f"tool_choice: {kind!r:.40} is not built", "tool_choice", "unsupported_parameter")
 
 
 def _check_stream_options(fields: ResponseFields) -> None:
