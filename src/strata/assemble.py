@@ -150,7 +150,8 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     warming = warm_weights(checkpoint, machine, wishes, said)
     built = build_model(checkpoint, cpu_ops if gpu is None else gpu.ops)
     drafting, draft_choices = draft_with(checkpoint, built, wishes, cpu_ops if gpu is None else gpu.ops, gpu)
-    plan = planned(built, machine, wishes, gpu, drafting.head if drafting is not None else None)
+    head = drafting.head if drafting is not None else None
+    plan = planned(built, machine, wishes, gpu, head)
     ram_bytes, ram = choose_state_ram(machine.memory_bytes, wishes.state_ram_gib)
     keeping = Keeping(plan.pages, ram_bytes=ram_bytes, disk=files_of(checkpoint, wishes), log=said)
     kept = choose_state_disk(wishes.state_disk_gib, wishes.state_dir)
@@ -158,8 +159,8 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     if plan.arena:
         built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
     if gpu is not None:
-        choices += gpu.choices(built)
-        gpu.bring(built, Paced(said, "bringing weights to the GPU"))
+        choices += gpu.choices(built, head)
+        gpu.bring(built, Paced(said, "bringing weights to the GPU"), head)
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
     ops, apart = (cpu_ops, None) if gpu is None else (gpu.ops, gpu.apart)
     runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart, drafting)
@@ -215,7 +216,7 @@ def planned(
 ) -> Plan:
     """Every "auto" resolved; with a GPU the states lie there, and `--ram-gib` is no copy but what may be pinned."""
     sizes = sizes_of(model, wishes.kv_type, head)
-    room = host_states(machine) if gpu is None else gpu.room(model)
+    room = host_states(machine) if gpu is None else gpu.room(model, head)
     if wishes.kv_gib is not None:
         room = replace(room, pages=int(wishes.kv_gib * (1 << 30)))
     if gpu is None:

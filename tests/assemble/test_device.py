@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 
+from models.heads import headed
 from models.made import oracle, path_of, same_bits
 from strata.assemble import load
+from strata.checks.drafted import Cell, Drafted
 from strata.checks.tiers import flip_byte
 from strata.core.errors import UsageError
 from strata.core.log import Log
@@ -17,6 +19,7 @@ from strata.engine.events import Token
 from strata.engine.request import Request
 from strata.experts.gpu import GpuExperts
 from strata.kernels.gpu_ops import GpuOps
+from strata.models.weights import dense_bytes, dense_weights, row_tables
 from strata.plan.wishes import Wishes
 
 ARCHITECTURES = ("qwen3_moe", "qwen3_next", "qwen3_5_moe", "qwen4_exp")
@@ -64,6 +67,54 @@ def test_tokens_are_the_cpus_at_every_residency_and_every_expert_is_counted_once
         assert experts["disagreement"] == "" and status["device"] == "host emulator"
         hits.append(experts["hits"] / calls)
     assert hits[0] == 1.0 > hits[1] > hits[3] == 0.0 and hits[1] > hits[2]
+
+
+@pytest.mark.parametrize("name", ["qwen3_next", "qwen4_exp"])
+def test_drafts_change_no_token_and_rejected_rows_are_undone(name, wishes, monkeypatch):
+    monkeypatch.setattr("strata.checks.drafted.RATES", (0.7, 0.4))
+    path, ids = headed(name, "gguf"), tuple(oracle(name).ids[:5])
+    said, offered = {}, {}
+    for device in ("cpu", "emulator"):
+        loaded = opened(path, wishes(device=device, draft="3"))
+        run = Drafted(loaded, [ids], 7)
+        run.requests = run.requests[1:]  # the sampled answer
+        said[device, "off"] = run.answers(Cell("off", False, 1), ())[0]
+        texts = [ids + answer for answer in said[device, "off"].values()]
+        for drafts in ("rehearsed", "3") if device == "emulator" else ():
+            runner = run.runner(Cell(drafts, False, 1), texts)
+            run.runner = lambda *_, runner=runner: runner
+            said[device, drafts] = run.answers(Cell(drafts, False, 1), texts)[0]
+            offered[drafts] = runner.status()["drafts"]["drafters"]
+            del run.runner
+        loaded.runner.close()
+    assert len({tuple(sorted(answers.items())) for answers in said.values()}) == 1
+    known = offered["rehearsed"]["rehearsed"]
+    assert 0 < sum(known["accepted"].values()) < sum(known["offered"].values())
+    assert sum(offered["3"]["mtp"]["offered"].values()) > 5
+
+
+def test_drafts_that_nobody_checks_show(wishes):
+    """Negative control."""
+    path, ids = headed("qwen3_next", "gguf"), tuple(oracle("qwen3_next").ids[:5])
+    loaded = opened(path, wishes(device="emulator", draft="3"))
+    honest, gullible = Drafted(loaded, [ids], 7), Drafted(loaded, [ids], 7, tamper=True)
+    expected = honest.answers(Cell("off", False, 1), ())[0]
+    assert gullible.answers(Cell("3", False, 1), ())[0] != expected
+    loaded.runner.close()
+
+
+def test_a_drafting_head_is_brought_to_the_gpu_and_counted(wishes):
+    path = headed("qwen3_next", "gguf")
+    found = {}
+    for draft in ("off", "2"):
+        loaded = opened(path, wishes(device="emulator", draft=draft))
+        assert isinstance(loaded.runner.ops, GpuOps)
+        head = loaded.drafting.head if loaded.drafting else None
+        kept, tables = loaded.runner.ops.device.residency._weights, set(map(id, row_tables(loaded.model)))
+        assert all(id(weight) in kept for weight in dense_weights(loaded.model, head) if id(weight) not in tables)
+        found[draft] = dense_bytes(loaded.model, head)
+        loaded.runner.close()
+    assert found["2"] > found["off"]
 
 
 def test_a_prompt_of_more_rows_than_a_window_and_two_at_once(wishes):

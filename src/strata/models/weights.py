@@ -5,12 +5,14 @@ from dataclasses import fields, is_dataclass
 
 from strata.kernels.views import Weight
 from strata.models.base import Model
+from strata.models.drafting import DraftHead
 from strata.store.rows import RowTable
 
 
-def dense_weights(model: Model) -> list[Weight]:
-    """Every matrix but those of routed experts, each once, in the order in which a step reads them."""
-    return list({id(weight): weight for weight in found(model)}.values())
+def dense_weights(model: Model, head: DraftHead | None = None) -> list[Weight]:
+    """Every matrix but those of routed experts, each once, in the order in which a step reads them; then a drafting
+    head's own."""
+    return list({id(weight): weight for part in (model, head) for weight in found(part)}.values())
 
 
 def row_tables(model: Model) -> list[Weight]:
@@ -60,7 +62,7 @@ def row_bytes(model: Model) -> int:
     return 4 * (shape.top_k * (shape.hidden + 3 * width) + 8 * (streams + 1) * shape.hidden)
 
 
-def dense_bytes(model: Model) -> int:
-    """Of all matrices that a step reads whole: neither experts nor tables of rows."""
+def dense_bytes(model: Model, head: DraftHead | None = None) -> int:
+    """Of all matrices that a step, and a drafting head, reads whole: neither experts nor tables of rows."""
     tables = {id(table) for table in row_tables(model)}
-    return sum(weight_bytes(weight) for weight in dense_weights(model) if id(weight) not in tables)
+    return sum(weight_bytes(weight) for weight in dense_weights(model, head) if id(weight) not in tables)

@@ -17,6 +17,7 @@ from strata.kernels.device import Device
 from strata.kernels.devices import open_device
 from strata.kernels.gpu_ops import GpuOps
 from strata.models.base import Model
+from strata.models.drafting import DraftHead
 from strata.models.weights import dense_bytes, dense_weights, row_bytes, row_tables, weight_bytes
 from strata.plan.machine import available_memory
 from strata.plan.plan import STEP_TOKENS, Choice
@@ -112,24 +113,25 @@ class OnDevice:
         self.wishes = replace(self.wishes, vram_reserve_mib=reserve)
         return chunk, reason
 
-    def room(self, model: Model) -> StateRoom:
-        """For sequence states, beside the model's other weights; UsageError when the memory is too small."""
+    def room(self, model: Model, head: DraftHead | None = None) -> StateRoom:
+        """For sequence states, beside the other weights of model and head; UsageError when the memory is too small."""
         wishes = self.wishes
         return choose_state_room(
             self.side.vram.free_bytes(),
-            dense_bytes(model),
+            dense_bytes(model, head),
             model.store.nbytes,
             wishes.vram_gib,
             wishes.vram_reserve_mib,
         )
 
-    def bring(self, model: Model, progress: Callable[[int, int], None]) -> None:
-        """Copy what every step reads to the device, now and not within the first step; pin what it reads in place."""
+    def bring(self, model: Model, progress: Callable[[int, int], None], head: DraftHead | None = None) -> None:
+        """Copy what every step (and draft) reads to the device, now and not within the first; pin what it reads in
+        place."""
         tables = row_tables(model)
         for table in tables:
             self.device.leave(table)
         here = {id(table) for table in tables}
-        weights = [weight for weight in dense_weights(model) if id(weight) not in here]
+        weights = [weight for weight in dense_weights(model, head) if id(weight) not in here]
         done, total = 0, sum(map(weight_bytes, weights))
         for weight in weights:
             self.device.weight(weight)
@@ -151,14 +153,14 @@ class OnDevice:
         self.ending = weakref.finalize(self, tiered.close)
         return tiered.choices
 
-    def choices(self, model: Model) -> tuple[Choice, ...]:
+    def choices(self, model: Model, head: DraftHead | None = None) -> tuple[Choice, ...]:
         """Where the model is, and what stays of it on the device."""
         reserve = reserve_bytes(self.wishes.vram_reserve_mib)
         tables = sum(map(weight_bytes, row_tables(model)))
         return (
             Choice("gpu", self.device.name, f"{self.side.vram.free_bytes() >> 20} MiB were free"),
             Choice("vram_reserve_mib", reserve >> 20, "left free for the rows of a step and for others"),
-            Choice("vram_weights_mib", dense_bytes(model) >> 20, "what every step reads whole"),
+            Choice("vram_weights_mib", dense_bytes(model, head) >> 20, "what every step reads whole"),
             Choice("rows_in_ram_mib", tables >> 20, "embeddings, of which a step reads a few rows in place"),
         )
 
