@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from strata.state.blobs import blank
 from strata.state.pages import first_written
 from strata.state.prefix import Blob, Node, Tokens
 
@@ -234,17 +235,15 @@ class Archive:
 
     def read(self, key: bytes, part: str) -> Blob:
         """The arrays of one part; ArchiveError when the file is not what it was."""
-        file, found = self.path(key), {}
+        file = self.path(key)
         with opened(file) as stream:
             header, _ = self.head(file, stream)
+            found = blank({name: size for owner, name, size, _ in header["arrays"] if owner == part})
             for owner, name, size, stored in header["arrays"]:
                 if owner != part:
                     stream.seek(size, os.SEEK_CUR)
-                    continue
-                array = np.empty(size, np.uint8)
-                if stream.readinto(array.data) != size or digest(array.data).hex() != stored:
+                elif stream.readinto(found[name].data) != size or digest(found[name].data).hex() != stored:
                     raise ArchiveError(file, f"{part} {name} is damaged")
-                found[name] = array
         return found
 
     def use(self, key: bytes) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from strata.state.blobs import blank
 from strata.state.prefix import Blob
 from strata.state.sequence import SequenceStates
 
@@ -27,25 +28,33 @@ class StateContents:
     def gather(self, pages: Sequence[int]) -> Blob:
         """See `tiers.Contents`."""
         index = torch.tensor(pages, dtype=torch.int64)
-        return {name: raw(tensor[index.to(tensor.device)]) for name, tensor in self.states.planes()}
+        found = blank({name: len(pages) * size for name, size in self.page_sizes.items()})
+        for name, tensor in self.states.planes():
+            target = typed(found[name], tensor, len(pages))
+            if tensor.is_cpu:
+                torch.index_select(tensor, 0, index, out=target)
+            else:
+                target.copy_(tensor[index.to(tensor.device)])
+        return found
 
     def scatter(self, pages: Sequence[int], blob: Blob) -> None:
         """See `tiers.Contents`."""
         index = torch.tensor(pages, dtype=torch.int64)
         for name, tensor in self.states.planes():
-            rows = torch.from_numpy(blob[name]).view(tensor.dtype).view(len(pages), *tensor.shape[1:])
-            tensor[index.to(tensor.device)] = rows.to(tensor.device)
+            tensor[index.to(tensor.device)] = typed(blob[name], tensor, len(pages)).to(tensor.device)
 
     def state_of(self, slot: int) -> Blob:
         """See `tiers.Contents`."""
-        return {name: raw(tensor[slot].clone()) for name, tensor in self.states.recurrent()}
+        found = blank(self.state_sizes)
+        for name, tensor in self.states.recurrent():
+            typed(found[name], tensor, 1).copy_(tensor[slot : slot + 1])
+        return found
 
     def begin(self, slot: int, tokens: npt.NDArray[np.int64], state: Blob) -> None:
         """Let the cleared slot go on behind `tokens`, which lie on its pages, with `state`."""
         self.states.begin(slot, tokens, {name: torch.from_numpy(part) for name, part in state.items()})
 
 
-def raw(tensor: torch.Tensor) -> npt.NDArray[np.uint8]:
-    """The bytes of a tensor that nobody else uses, on the host."""
-    found: npt.NDArray[np.uint8] = tensor.contiguous().cpu().view(-1).view(torch.uint8).numpy()
-    return found
+def typed(part: npt.NDArray[np.uint8], tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """The same bytes as `rows` rows of the type and shape that `tensor` has."""
+    return torch.from_numpy(part).view(tensor.dtype).view(rows, *tensor.shape[1:])
