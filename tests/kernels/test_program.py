@@ -1,14 +1,16 @@
 """A recorded program runs again on whatever its inputs hold by then."""
 
+import mmap
+
 import pytest
 import torch
 
 from kernels.layer_cases import normal
 from strata.core.errors import EngineError
-from strata.kernels.buffers import Buffers
+from strata.kernels.buffers import OWN_PAGES, Blocks, Buffers
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
-from strata.kernels.program import Program
+from strata.kernels.program import NativeWorkspace
 
 
 def chain(ops: CpuOps, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
@@ -21,7 +23,7 @@ def chain(ops: CpuOps, x: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 def test_a_program_gives_what_its_operations_give() -> None:
     ops = CpuOps(Native(2))
     x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
-    program = Program(ops.native)
+    program = NativeWorkspace(ops.native).program()
     with program.recording():
         y = chain(ops, x, rows)
     assert len(program) == 6 * 4 + 1
@@ -38,10 +40,10 @@ def test_a_program_gives_what_its_operations_give() -> None:
 def test_memory_is_used_again_within_the_program_only() -> None:
     ops = CpuOps(Native(1))
     x, rows = normal(1, 4, 1024), torch.tensor([0], dtype=torch.int32)
-    program = Program(ops.native)
+    program = NativeWorkspace(ops.native).program()
     with program.recording():
         y = chain(ops, x, rows)
-    assert program.buffers.nbytes <= 6 * x.nbytes < 24 * x.nbytes
+    assert program.blocks.nbytes <= 6 * x.nbytes < 24 * x.nbytes
     outside = ops.add(x, x)
     program.run()
     assert torch.equal(outside, x + x)
@@ -50,7 +52,7 @@ def test_memory_is_used_again_within_the_program_only() -> None:
 
 def test_a_block_serves_again_only_when_no_tensor_is_left_over_it() -> None:
     """Negative control: a view that still stands keeps its bytes."""
-    buffers = Buffers()
+    buffers = Buffers(Blocks())
     first = buffers.empty((4, 8), torch.float32)
     view = first[1:3].reshape(-1)
     place = first.data_ptr()
@@ -61,10 +63,60 @@ def test_a_block_serves_again_only_when_no_tensor_is_left_over_it() -> None:
     assert place in [t.data_ptr() for t in again]
 
 
+def test_steps_of_one_workspace_share_its_memory() -> None:
+    """Each gives what its operations give, though another ran on the same blocks before."""
+    ops = CpuOps(Native(2))
+    workspace, x = NativeWorkspace(ops.native), normal(1, 4, 1024)
+    inputs = [torch.arange(size, dtype=torch.int32) for size in (4, 3, 2)]
+    expected = [chain(ops, x, rows) for rows in inputs]
+    steps = []
+    for rows in inputs:
+        program = workspace.program()
+        with program.recording():
+            steps.append((program, chain(ops, x, rows)))
+        assert workspace.nbytes <= 8 * x.nbytes
+    for i in (0, 1, 2, 1, 0):
+        steps[i][0].run()
+        assert torch.equal(steps[i][1], expected[i])
+    with workspace.step():
+        assert torch.equal(chain(ops, x, inputs[2]), expected[2])
+    assert workspace.nbytes <= 8 * x.nbytes
+
+
+def test_what_a_step_left_is_lost_with_the_next() -> None:
+    """Negative control: the same blocks serve again."""
+    ops = CpuOps(Native(1))
+    workspace, x = NativeWorkspace(ops.native), normal(1, 4, 64)
+    with workspace.step():
+        first = ops.add(x, x)
+    kept = first.clone()
+    with workspace.step():
+        ops.multiply(x, 3.0)
+    assert torch.equal(first, x * 3.0) and not torch.equal(first, kept)
+
+
+def test_smaller_steps_fit_into_what_a_larger_one_left() -> None:
+    blocks = Blocks()
+    for rows in (64, 33, 20, 16):
+        buffers = Buffers(blocks)
+        assert len({buffers.empty((rows, 1024), torch.float32).data_ptr() for _ in range(3)}) == 1
+        assert blocks.nbytes == 64 * 4096
+    assert blocks.nbytes < (Buffers(blocks).empty((4, 1024), torch.float32), blocks.nbytes)[1], "far too large a block"
+
+
+def test_large_blocks_go_back_to_the_system() -> None:
+    blocks = Blocks()
+    tensor = Buffers(blocks).empty((OWN_PAGES,), torch.int32)
+    assert not tensor.any(), "memory that nobody had before is zero"
+    assert blocks.nbytes == tensor.nbytes
+    base = blocks.by_size[tensor.nbytes][0].base
+    assert isinstance(getattr(base, "obj", base), mmap.mmap)
+
+
 def test_what_an_operation_checks_is_checked_again() -> None:
     ops = CpuOps(Native(1))
     x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
-    program = Program(ops.native)
+    program = NativeWorkspace(ops.native).program()
     with program.recording():
         ops.take_rows(x, rows)
     rows[1] = 4
@@ -74,7 +126,7 @@ def test_what_an_operation_checks_is_checked_again() -> None:
 
 def test_one_program_records_at_a_time() -> None:
     native = Native(1)
-    program, other = Program(native), Program(native)
+    program, other = (NativeWorkspace(native).program() for _ in range(2))
     with program.recording(), pytest.raises(EngineError, match="recorded already"), other.recording():
         pass
     with other.recording():
@@ -85,7 +137,7 @@ def test_one_program_records_at_a_time() -> None:
 def test_times_name_the_operations_and_their_parts() -> None:
     ops = CpuOps(Native(1))
     x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
-    program = Program(ops.native)
+    program = NativeWorkspace(ops.native).program()
     with program.recording():
         x = ops.add(x, x)
         program.mark("first")

@@ -10,6 +10,7 @@ from models.made import load, ops_of, oracle, path_of
 from strata.core.limits import Limits
 from strata.core.window import Window
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.views import DrawRows
 from strata.runtime.apart import Apart
 from strata.runtime.outcome import Outcome, needs_logits, wish_of
@@ -28,8 +29,9 @@ class DrawingOps(CpuOps):
 
     broken = False
 
-    def program(self, timed: bool = False) -> None:
+    def workspace(self) -> Workspace:
         """`draw` is not recorded."""
+        return Unshared()
 
     def draw(self, logits: torch.Tensor, rows: DrawRows) -> torch.Tensor:
         columns = (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.uniform)

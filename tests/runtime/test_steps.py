@@ -10,8 +10,10 @@ from models.made import load, ops_of, oracle, path_of, same_bits
 from oracles.build import ORACLES
 from strata.core.limits import Limits
 from strata.core.window import Window
+from strata.kernels.buffers import Blocks
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.program import Program
+from strata.kernels.step_program import Unshared, Workspace
 from strata.runtime.pack import StepInputs
 from strata.runtime.runner import DeviceRunner
 from strata.runtime.steps import MOST_PROGRAMS, MOST_ROWS
@@ -114,7 +116,7 @@ class LazyProgram(Program):
     runs_while_recording = False
 
     def __init__(self, ops: "LazyOps") -> None:
-        super().__init__(ops.native)
+        super().__init__(ops.native, Blocks())
         self.ops = ops
 
     @contextmanager
@@ -131,8 +133,8 @@ class LazyOps(CpuOps):
     states: SequenceStates
     takes_back = True
 
-    def program(self, timed: bool = False) -> Program:
-        return LazyProgram(self)
+    def workspace(self) -> Workspace:
+        return Unshared(lambda timed: LazyProgram(self))
 
 
 def remembered(states: SequenceStates) -> dict[str, torch.Tensor]:

@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
+from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 
@@ -28,8 +29,9 @@ class RecordingOps:
         self.inner = inner
         self.heard = heard
 
-    def program(self, timed: bool = False) -> None:
-        """See Ops.program: the listener wants to hear every step."""
+    def workspace(self) -> Workspace:
+        """See Ops.workspace; no program, for the listener wants to hear every step."""
+        return Unshared()
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

@@ -1,7 +1,8 @@
-"""Memory for the intermediate results of a recorded program.
+"""Memory for the results of steps of which one runs at a time.
 
-A block goes back when the last tensor over it is gone, and serves a later operation of the same program. That order is
-the program's own, so it holds whenever the program runs again: nothing a later operation still reads is overwritten.
+A block goes back when the last tensor over it is gone, and serves a later operation of the same step. A recorded step
+does the same whenever it runs again: nothing that a later operation of it still reads is overwritten. The next step,
+recorded or not, has all blocks to itself again, so what a step leaves has to be read before.
 """
 
 import math
@@ -12,34 +13,66 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from strata.core.mapping import mapped
+
 Block = npt.NDArray[np.uint8]
 
 SMALLEST = 4096
 """Bytes of the smallest block; sizes are powers of two, so that blocks are found again."""
+OWN_PAGES = 1 << 16
+"""From this size on a block is a mapping of its own."""
+LARGER = 4
+"""A result may take a block so much larger than it needs, else steps of every length would have blocks of their own."""
+TYPES: dict[torch.dtype, type[np.generic]] = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
+"""Those that results have."""
 
 
-class Buffers:
-    """Blocks by size; those that no tensor uses are free."""
+class Blocks:
+    """All blocks of those steps, by size."""
 
     def __init__(self) -> None:
-        self.free: dict[int, list[Block]] = {}
+        self.by_size: dict[int, list[Block]] = {}
         self.nbytes = 0
         """Bytes of all blocks."""
 
+    def add(self, size: int) -> Block:
+        """A new block."""
+        block = np.frombuffer(mapped(size), np.uint8) if size >= OWN_PAGES else np.empty(size, np.uint8)
+        self.by_size.setdefault(size, []).append(block)
+        self.nbytes += size
+        return block
+
+
+class Buffers:
+    """Tensors on the blocks, for one step."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        """All blocks are free: what the step before left is not read any more."""
+        self.blocks = blocks
+        self.free = {size: list(found) for size, found in blocks.by_size.items()}
+        self.lent: dict[int, weakref.ref[npt.NDArray[np.generic]]] = {}
+
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised contiguous tensor."""
-        nbytes = math.prod(shape) * dtype.itemsize
-        block = self.block(nbytes)
-        view = block[:nbytes]
-        # The tensor's storage holds `view`, and so do all tensors that share it.
-        weakref.finalize(view, self.free[len(block)].append, block).atexit = False
-        return torch.from_numpy(view).view(dtype).view(tuple(shape))
+        size = 1 << max(SMALLEST - 1, math.prod(shape) * dtype.itemsize - 1).bit_length()
+        waiting = self.waiting(size)
+        block = waiting.pop() if waiting else self.blocks.add(size)
+        view: npt.NDArray[np.generic] = np.ndarray(tuple(shape), TYPES[dtype], block)
+        # The tensor's storage holds `view`, and so do all tensors that share it. A plain reference, for this runs
+        # for every operation: weakref.finalize took three times as long as all else here.
+        number, lent = id(view), self.lent
 
-    def block(self, nbytes: int) -> Block:
-        """A free block of at least `nbytes` bytes, or a new one."""
-        size = max(SMALLEST, 1 << max(0, nbytes - 1).bit_length())
-        waiting = self.free.setdefault(size, [])
-        if waiting:
-            return waiting.pop()
-        self.nbytes += size
-        return np.empty(size, np.uint8)
+        def give_back(_: object) -> None:
+            del lent[number]
+            waiting.append(block)
+
+        lent[number] = weakref.ref(view, give_back)
+        return torch.from_numpy(view)
+
+    def waiting(self, size: int) -> list[Block]:
+        """Free blocks of this size or, where larger steps left some, of up to `LARGER` times as much; perhaps none."""
+        own = self.free.setdefault(size, [])
+        if own:
+            return own
+        larger = (self.free.get(size << shift) for shift in range(1, LARGER.bit_length()))
+        return next((found for found in larger if found), own)

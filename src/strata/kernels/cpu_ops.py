@@ -18,11 +18,12 @@ from strata.kernels.native import Native
 from strata.kernels.ngram import cpu as ngram_cpu
 from strata.kernels.norm import cpu as norm_cpu
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
-from strata.kernels.program import Program
+from strata.kernels.program import NativeWorkspace
 from strata.kernels.rope import cpu as rope_cpu
 from strata.kernels.route import cpu as route_cpu
 from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
+from strata.kernels.step_program import Workspace
 from strata.kernels.streams import cpu as streams_cpu
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
@@ -33,9 +34,9 @@ class CpuOps:
     def __init__(self, native: Native) -> None:
         self.native = native
 
-    def program(self, timed: bool = False) -> Program:
-        """See Ops.program; every program can be timed."""
-        return Program(self.native)
+    def workspace(self) -> Workspace:
+        """See Ops.workspace."""
+        return NativeWorkspace(self.native)
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

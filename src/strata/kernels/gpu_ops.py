@@ -32,7 +32,7 @@ from strata.kernels.route import gpu as route_gpu
 from strata.kernels.rows import gpu as rows_gpu
 from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.sparse_attention import prompt as sparse_prompt
-from strata.kernels.step_program import StepProgram
+from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
@@ -52,9 +52,9 @@ class GpuOps:
         known = self._tables.get(id(bank))
         return known[1] if known is not None else remember(self._tables, bank, table_of(self.device, bank))
 
-    def program(self, timed: bool = False) -> StepProgram:
-        """See Ops.program."""
-        return self.device.program(timed)
+    def workspace(self) -> Workspace:
+        """See Ops.workspace; torch keeps the device's memory, and that of all graphs in one pool."""
+        return Unshared(self.device.program)
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

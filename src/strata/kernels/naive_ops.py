@@ -21,6 +21,7 @@ from strata.kernels.rope import naive as rope_naive
 from strata.kernels.route import naive as route_naive
 from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
+from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import naive as streams_naive
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
@@ -28,8 +29,9 @@ from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Ro
 class NaiveOps:
     """Implements `Ops` by each operation's `naive.py`; slow, for tests and parity."""
 
-    def program(self, timed: bool = False) -> None:
-        """See Ops.program: numpy runs as it goes."""
+    def workspace(self) -> Workspace:
+        """See Ops.workspace; numpy keeps no memory, and records nothing."""
+        return Unshared()
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from strata.kernels.step_program import StepProgram
+from strata.kernels.step_program import Workspace
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
@@ -23,8 +23,8 @@ HeadPairing = Literal["grouped", "tiled"]
 class Ops(Protocol):
     """The operations; see the module's docstring for what holds for all of them."""
 
-    def program(self, timed: bool = False) -> StepProgram | None:
-        """An empty program that records these operations, with what it takes to time it; None where nothing can."""
+    def workspace(self) -> Workspace:
+        """A new one, for steps of these operations."""
         ...
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:

@@ -1,17 +1,50 @@
 """A step program on the CPU: the same operations on the same addresses, without Python between them.
 
-While a program records, every operation runs and is kept; what it allocates comes from the program's own memory.
+While a program records, every operation runs and is kept; what it allocates comes from the workspace.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from strata.core.errors import EngineError
 from strata.kernels import _native
-from strata.kernels.buffers import Buffers
+from strata.kernels.buffers import Blocks, Buffers
 from strata.kernels.marks import Marks
 from strata.kernels.native import Native
 from strata.kernels.step_program import Timing
+
+
+@contextmanager
+def lending(native: Native, blocks: Blocks) -> Iterator[None]:
+    """Results lie on the blocks until the block of code ends; EngineError when those of another step still do."""
+    if native.buffers is not None:
+        raise EngineError("a step is being run or recorded already")
+    native.buffers = Buffers(blocks)
+    try:
+        yield
+    finally:
+        native.buffers = None
+
+
+class NativeWorkspace:
+    """Implements `Workspace` on C++ operations."""
+
+    def __init__(self, native: Native) -> None:
+        self.native = native
+        self.blocks = Blocks()
+
+    @property
+    def nbytes(self) -> int:
+        """See `Workspace.nbytes`."""
+        return self.blocks.nbytes
+
+    def step(self) -> AbstractContextManager[None]:
+        """See `Workspace.step`."""
+        return lending(self.native, self.blocks)
+
+    def program(self, timed: bool = False) -> "Program":
+        """See `Workspace.program`; every program can be timed."""
+        return Program(self.native, self.blocks)
 
 
 class Program:
@@ -19,10 +52,11 @@ class Program:
 
     runs_while_recording = True
 
-    def __init__(self, native: Native) -> None:
+    def __init__(self, native: Native, blocks: Blocks) -> None:
+        """It runs on `blocks` whenever it runs, and so it keeps them."""
         self.native = native
+        self.blocks = blocks
         self.handle = _native.Program()
-        self.buffers = Buffers()
         self.marks = Marks()
 
     def __len__(self) -> int:
@@ -31,15 +65,12 @@ class Program:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Every operation on the `Native` object is kept until the block ends; EngineError when one records already."""
-        if self.native.buffers is not None:
-            raise EngineError("a program is being recorded already")
-        self.native.buffers = self.buffers
-        self.handle.begin(self.native.handle)
-        try:
-            yield
-        finally:
-            self.handle.end(self.native.handle)
-            self.native.buffers = None
+        with lending(self.native, self.blocks):
+            self.handle.begin(self.native.handle)
+            try:
+                yield
+            finally:
+                self.handle.end(self.native.handle)
 
     def mark(self, part: str) -> None:
         """See `StepProgram.mark`."""

@@ -5,7 +5,8 @@ they were. What an operation reads must be made by an operation of the same prog
 states, inputs).
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 
@@ -55,3 +56,40 @@ class StepProgram(Protocol):
     def times(self) -> list[Timing]:
         """What the timed runs took, in order."""
         ...
+
+
+class Workspace(Protocol):
+    """Memory for the results of steps of which one runs at a time, and all of whose results are read before the next.
+
+    Recorded ones and others share it, so that it is as large as the largest of them needs, however many there are.
+    """
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the host's memory that it holds; 0 where another allocator keeps them."""
+        ...
+
+    def step(self) -> AbstractContextManager[None]:
+        """A step op by op: what operations make until the block ends lies here."""
+        ...
+
+    def program(self, timed: bool = False) -> StepProgram | None:
+        """An empty program that records a step, with what it takes to time it; None where nothing can."""
+        ...
+
+
+class Unshared:
+    """Implements `Workspace` where operations find memory by themselves."""
+
+    nbytes = 0
+
+    def __init__(self, program: Callable[[bool], StepProgram | None] = lambda timed: None) -> None:
+        self.make = program
+
+    def step(self) -> AbstractContextManager[None]:
+        """See `Workspace.step`."""
+        return nullcontext()
+
+    def program(self, timed: bool = False) -> StepProgram | None:
+        """See `Workspace.program`."""
+        return self.make(timed)

@@ -58,6 +58,8 @@ class HeadSteps:
         self.experts = experts
         self.ops = ops
         self.states = states
+        self.workspace = ops.workspace()
+        """Not the trunk's, whose results are needed until the head has caught up with them."""
         self.recorded: OrderedDict[HeadShape, Recorded] = OrderedDict()
         self.seen: set[HeadShape] = set()
         """Shapes that ran op by op, where recording needs that."""
@@ -86,7 +88,8 @@ class HeadSteps:
         kept = hidden.clone()
         program = self._program_for(shape)
         if program is None:
-            return self._pass(inputs, kept, shape)
+            with self.workspace.step():
+                return self._pass(inputs, kept, shape)
         with program.recording():
             passed = self._pass(inputs, kept, shape)
         self.recorded[shape] = Recorded(program, inputs, kept, passed)
@@ -100,7 +103,7 @@ class HeadSteps:
         """What to record the pass with; None when it runs op by op."""
         if shape.step.rows > MOST_ROWS:
             return None
-        program = self.ops.program()
+        program = self.workspace.program()
         if program is None or program.runs_while_recording or shape in self.seen:
             return program
         self.seen.add(shape)

@@ -3,8 +3,8 @@
 A decode step is some hundreds of operations of a few microseconds each; Python between them would cost more than the
 small ones do. So a step is recorded (kernels/step_program.py) and later ones of its shape run it again: on the CPU the
 first of every shape, on a device the second. Shapes are exact: rows added to reach a round number would read experts
-of their own, and recording costs no more than a step op by op. A prompt chunk is not worth it: its operations are long,
-and its intermediate results would be kept.
+of their own, and recording costs no more than a step op by op. A prompt chunk is not worth it: its operations are long.
+All steps share one workspace.
 """
 
 from collections import OrderedDict
@@ -58,6 +58,7 @@ class Steps:
         self.ops = ops
         self.states = states
         self.tap = tap
+        self.workspace = ops.workspace()
         self.recorded: OrderedDict[StepShape, Recorded] = OrderedDict()
         self.seen: set[StepShape] = set()
         """Shapes that ran op by op, where recording needs that."""
@@ -108,13 +109,16 @@ class Steps:
         inputs = StepInputs(shape, self.states.memory)
         inputs.fill(windows, wishes)
         program = self.program_for(shape)
-        return self.run(inputs, shape) if program is None else self.record(inputs, shape, program)
+        if program is not None:
+            return self.record(inputs, shape, program)
+        with self.workspace.step():
+            return self.run(inputs, shape)
 
     def program_for(self, shape: StepShape) -> StepProgram | None:
         """What to record the step with; None when it runs op by op."""
         if self.tap is not None or shape.rows > MOST_ROWS:
             return None
-        program = self.ops.program(self.timed)
+        program = self.workspace.program(self.timed)
         if program is None or program.runs_while_recording or shape in self.seen:
             return program
         self.seen.add(shape)

@@ -17,7 +17,7 @@ def chain(ops: GpuOps, x: torch.Tensor) -> torch.Tensor:
 def test_a_program_runs_nothing_while_it_records_and_gives_what_its_operations_give():
     ops = GpuOps(HostDevice())
     x = torch.randn(4, 64, generator=torch.Generator().manual_seed(1))
-    program = ops.program()
+    program = ops.workspace().program()
     with program.recording():
         y = chain(ops, x)
         y.fill_(7.0)
@@ -32,7 +32,7 @@ def test_work_that_is_no_launch_is_missed():
     """Negative control: what torch computes while recording is not part of the program."""
     ops = GpuOps(HostDevice())
     x = torch.ones(4, 64)
-    program = ops.program()
+    program = ops.workspace().program()
     with program.recording():
         y = ops.add(x + 1.0, x)
     x.fill_(5.0)
@@ -43,7 +43,7 @@ def test_work_that_is_no_launch_is_missed():
 def test_times_name_kernels_and_parts():
     ops = GpuOps(HostDevice())
     x = torch.ones(4, 64)
-    program = ops.program(timed=True)
+    program = ops.workspace().program(timed=True)
     with program.recording():
         y = ops.add(x, x)
         program.mark("first")
@@ -56,7 +56,7 @@ def test_times_name_kernels_and_parts():
 
 def test_one_program_records_at_a_time():
     ops = GpuOps(HostDevice())
-    program, other = ops.program(), ops.program()
+    program, other = ops.workspace().program(), ops.workspace().program()
     with program.recording(), pytest.raises(EngineError, match="recorded already"), other.recording():
         pass
     with other.recording():
