@@ -162,6 +162,15 @@ def soaked(**more):
             {"memory": {"middle": Sample(400 << 20, 0), "end": Sample(440 << 20, 0)}},
             "memory grew by 40 MiB from the middle to the end",
         ),
+        (
+            {
+                "memory": {
+                    "middle": Sample(400 << 20, 0, {"pool": 7 << 20, "kept": 0, "rest": 5 << 20}),
+                    "end": Sample(440 << 20, 0, {"pool": 7 << 20, "kept": 50 << 20, "rest": 43 << 20}),
+                }
+            },
+            "memory grew by 40 MiB from the middle to the end (rest 38)",
+        ),
         ({"memory": {"middle": Sample(None, 0), "end": Sample(None, 0)}}, ""),
     ],
 )

@@ -14,7 +14,7 @@ from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Reason, Token
 from strata.engine.request import Request
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.kernels.naive_ops import NaiveOps
 from strata.runtime.drafts import Drafting
 from strata.runtime.head_steps import HeadSteps

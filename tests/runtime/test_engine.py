@@ -8,7 +8,7 @@ from models.made import ops_of, oracle, path_of, runner_of
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Finished, Reason, Reused, Token
 from strata.engine.request import Request
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.sampling.params import SamplingParams
 
 PARAMS = {

@@ -62,6 +62,11 @@ def test_memory_and_stages_are_told(loaded: Loaded) -> None:
     vram = series(found, "strata_vram_bytes")
     assert vram.keys() == {"use=experts", "use=states", "use=weights"}
     assert vram["use=states"] == loaded.runner.contents.nbytes > 0
+    held = series(found, "strata_host_memory_bytes")
+    assert held.keys() == {
+        f"use={use}" for use in ("base", "pool", "states", "kept", "steps", "rest", "files", "shared")
+    }
+    assert held["use=pool"] == loaded.runner.states.pages.used * loaded.runner.contents.page_bytes > 0
     stages = series(found, "strata_stage_seconds_total")
     assert stages.keys() == {f"stage={name}" for name in ("reserve", "run", "sample", "commit")}
     assert all(seconds > 0 for seconds in stages.values())

@@ -1,13 +1,15 @@
 """What a soak found: counts, what was left behind, memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from strata.checks.loading import Spread
 
 FLAT, FLAT_BYTES = 0.03, 32 << 20
 """Memory may grow so much between the middle and the end, by share or by bytes."""
+NOT_GROWTH = frozenset(("kept", "files", "shared"))
+"""Uses of the engine's that are not counted: conversations have a budget, files can be read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,8 @@ class Sample:
     bytes: int | None
     """Of server and engine, without what the engine keeps of conversations in RAM."""
     kept: int
+    uses: Mapping[str, int] = field(default_factory=dict)
+    """The engine's own words for what it holds (`memory` of its runner); empty where it does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,16 @@ class Soaked:
         found += [f"{count} {name} leaked" for name, count in self.leaked.items() if count]
         middle, growth = self.memory["middle"].bytes, self.growth
         if middle is not None and growth is not None and growth > max(FLAT * middle, FLAT_BYTES):
-            found.append(f"memory grew by {growth >> 20} MiB from the middle to the end")
+            grew = f"memory grew by {growth >> 20} MiB from the middle to the end"
+            found.append(grew + (f" ({words})" if (words := self.grown()) else ""))
         return ", ".join(found)
+
+    def grown(self) -> str:
+        """What the engine held more of at the end than in the middle, in words."""
+        before, after = self.memory["middle"].uses, self.memory["end"].uses
+        own = {use: nbytes for use, nbytes in after.items() if use not in NOT_GROWTH}
+        more = {use: nbytes - before.get(use, 0) >> 20 for use, nbytes in own.items()}
+        return ", ".join(f"{use} {mib}" for use, mib in more.items() if mib > 0)
 
 
 def taken(status: Mapping[str, Any]) -> dict[str, int]:
@@ -84,6 +96,9 @@ def growth_words(memory: Mapping[str, Sample]) -> str:
         for name, sample in memory.items()
         if sample.bytes is not None
     ]
+    uses = memory["end"].uses if "end" in memory else {}
+    if uses:
+        parts.append("the engine at the end: " + ", ".join(f"{use} {nbytes >> 20}" for use, nbytes in uses.items()))
     return ", ".join(parts) or "not known"
 
 

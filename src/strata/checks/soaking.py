@@ -23,6 +23,8 @@ SIZES = (8, 50, 25, 100, 250, 50, 500, 150, 1000, 75, 250, 2000, 100, 4000, 50, 
 ANSWERS = (12, 40, 72, 24, 8, 96, 33, 16)
 NEW = 1000
 """Number of the first prompt that is not of the pool."""
+LEAST = 8
+"""Requests of each client, however short the time: fewer would prove nothing."""
 RECHECKED = 40
 IDLE_S = 30.0
 PAUSE_S = 0.5
@@ -144,9 +146,11 @@ class Soak:
     # --- the load --------------------------------------------------------------------------------------------
 
     def work(self, number: int) -> None:
-        """One client, until the time is over."""
+        """One client, until the time is over and it has asked `LEAST` times."""
         draw = random.Random(self.seed * 1000 + number)
-        while time.perf_counter() < self.until_s:
+        asked = 0
+        while time.perf_counter() < self.until_s or asked < LEAST:
+            asked += 1
             ask, alone = self.choose(draw)
             got = self.client.complete(ask)
             with self.lock:
@@ -206,9 +210,9 @@ class Soak:
 
     def sample(self) -> Sample:
         """Memory now."""
-        kept = int(self.status().get("runner", {}).get("kept", {}).get("bytes", {}).get("ram", 0))
-        used = self.memory()
-        return Sample(None if used is None else used - kept, kept)
+        runner, used = self.status().get("runner", {}), self.memory()
+        kept = int(runner.get("kept", {}).get("bytes", {}).get("ram", 0))
+        return Sample(None if used is None else used - kept, kept, runner.get("memory", {}))
 
     def leaked(self) -> Mapping[str, int]:
         """What is still taken once nobody asks for anything."""

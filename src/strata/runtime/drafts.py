@@ -61,6 +61,11 @@ class Drafts:
         routing = Routing(len(model.store.banks), shape.experts, shape.top_k, drafting.price_s)
         self.chooser = Chooser(drafters, Costs(routing), HEAD if HEAD in drafters else None, drafting.depth)
 
+    @property
+    def workspace_bytes(self) -> int:
+        """What the head's passes hold of the host's memory for their results."""
+        return 0 if self.head is None else self.head.steps.workspace.nbytes
+
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """A sequence that begins with `tokens` was seated; the states hold the first of them, perhaps none."""
         if self.chooser is None:

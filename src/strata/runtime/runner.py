@@ -21,9 +21,11 @@ from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.runtime.apart import Apart
 from strata.runtime.drafts import Drafting, Drafts
+from strata.runtime.host_memory import HostMemory
 from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
+from strata.runtime.spent import Spent
 from strata.runtime.steps import Steps
 from strata.sampling.history import TokenCounts
 from strata.sampling.params import SamplingParams
@@ -44,31 +46,6 @@ class Seat:
     """Tokens that begin what may be written differently later."""
     pending: int = 0
     """The token that was drawn last, which the states do not hold yet."""
-
-
-@dataclass(slots=True)
-class Spent:
-    """Nanoseconds of all steps so far, as the host sees them."""
-
-    reserve: int = 0
-    run: int = 0
-    """From the first operation to logits that can be read."""
-    draw: int = 0
-    commit: int = 0
-
-    def seconds(self) -> dict[str, float]:
-        """By stage, for people and metrics."""
-        stages = {"reserve": self.reserve, "run": self.run, "sample": self.draw, "commit": self.commit}
-        return {name: nanoseconds / 1e9 for name, nanoseconds in stages.items()}
-
-    def since(self, before: "Spent") -> "Spent":
-        """The difference."""
-        return Spent(
-            self.reserve - before.reserve,
-            self.run - before.run,
-            self.draw - before.draw,
-            self.commit - before.commit,
-        )
 
 
 class DeviceRunner:
@@ -107,6 +84,15 @@ class DeviceRunner:
         self.steps = 0
         self.rows = 0
         self.spent = Spent()
+        self.memory = HostMemory(self.held_bytes)
+
+    def held_bytes(self) -> dict[str, int]:
+        """What is held of the host's memory, by use: pages that were written to once stay."""
+        return {
+            **self.contents.host_bytes(),
+            "kept": self.cache.tiers.ram(),
+            "steps": self.forwarder.workspace.nbytes + self.drafts.workspace_bytes,
+        }
 
     def known(self, tokens: Sequence[int]) -> int:
         """See `Runner.known`."""
@@ -307,5 +293,6 @@ class DeviceRunner:
             "experts": self.model.experts.status(),
             "drafts": self.drafts.status(),
             "seconds": self.spent.seconds(),
+            "memory": self.memory.values(),
             **({} if self.apart is None else {"device_state_bytes": self.contents.nbytes}),
         }

@@ -39,6 +39,7 @@ class EngineCounters(Collector):
             yield from kept(runner.get("kept", {}))
             yield from experts(runner.get("experts", {}))
             yield from memory(runner, self._status.get("plan", {}))
+            yield from by_use("strata_host_memory_bytes", "The engine's RAM by use.", runner.get("memory", {}))
             yield from by_label(
                 "strata_stage_seconds", "Seconds of all steps, by what they went into.", "stage", runner.get("seconds")
             )
@@ -154,10 +155,14 @@ def memory(runner: Status, plan: Mapping[str, Mapping[str, Any]]) -> Iterator[Me
         "states": runner.get("device_state_bytes"),
         "weights": plan["vram_weights_mib"]["value"] * MIB if "vram_weights_mib" in plan else None,
     }
-    there = {use: nbytes for use, nbytes in uses.items() if nbytes is not None}
-    if there:
-        family = GaugeMetricFamily("strata_vram_bytes", "VRAM by use.", labels=["use"])
-        for use, nbytes in there.items():
+    yield from by_use("strata_vram_bytes", "VRAM by use.", {use: n for use, n in uses.items() if n is not None})
+
+
+def by_use(name: str, text: str, uses: Mapping[str, float]) -> Iterator[Metric]:
+    """A gauge by use; nothing when there are none."""
+    if uses:
+        family = GaugeMetricFamily(name, text, labels=["use"])
+        for use, nbytes in uses.items():
             family.add_metric([use], float(nbytes))
         yield family
 

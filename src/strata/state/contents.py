@@ -25,6 +25,15 @@ class StateContents:
         self.nbytes = states.pages.pages * self.page_bytes + len(states.length) * self.state_bytes
         """Of all pages and slots."""
 
+    def host_bytes(self) -> dict[str, int]:
+        """What pages and slots take of the host's memory: the system gives a page its bytes when it is first used."""
+        if not all(tensor.is_cpu for _, tensor in (*self.states.planes(), *self.states.recurrent())):
+            return {"pool": 0, "states": 0}
+        return {
+            "pool": self.states.pages.used * self.page_bytes,
+            "states": len(self.states.length) * self.state_bytes,
+        }
+
     def gather(self, pages: Sequence[int]) -> Blob:
         """See `tiers.Contents`."""
         index = torch.tensor(pages, dtype=torch.int64)

@@ -45,6 +45,8 @@ class PageTable:
         self.copies = [0] * slots
         """Of a claim: shared pages that the slot will replace."""
         self.free = list(range(pages - 1, -1, -1))
+        self.used = 0
+        """Pages that were ever taken, which are the first ones: what was given back is taken again before others."""
 
     @property
     def room(self) -> int:
@@ -107,6 +109,7 @@ class PageTable:
 
     def _take(self) -> int:
         page = self.free.pop()
+        self.used = max(self.used, page + 1)
         self.holders[page] = 1
         return page
 
@@ -155,6 +158,7 @@ class PageTable:
         counted = Counter(page for held in self.held for page in held) + Counter(kept)
         assert self.holders == [counted[page] for page in range(self.pages)], "holders of a page were miscounted"
         assert sorted(self.free) == [p for p in range(self.pages) if not counted[p]], "a page is lost or used twice"
+        assert not any(self.holders[self.used :]), "a page is held that was never taken"
 
 
 def first_written(start: int, page: int, rewrites: int) -> int:
