@@ -14,7 +14,7 @@ from strata.core.errors import UsageError
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.engine.engine import Engine, EngineSettings
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.hub.resolve import local_path, logged
 from strata.kernels.binding import bind_thread
 from strata.kernels.cpu_ops import CpuOps

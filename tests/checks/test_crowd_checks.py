@@ -62,14 +62,14 @@ def test_damage_that_is_not_noticed_is_said(capsys, monkeypatch):
 
 def test_a_short_prompt_that_does_not_overtake_fails(capsys, monkeypatch):
     monkeypatch.setattr("strata.engine.turns.overtakes", lambda left, other: False)
-    monkeypatch.setattr("strata.engine.scheduler.overtakes", lambda left, other: False)
+    monkeypatch.setattr("strata.engine.admission.overtakes", lambda left, other: False)
     code, found, said = checked("interleave", "qwen3_moe", capsys)
     assert code == 1 and "failed: a short prompt overtakes, one slot" in said
     assert "request short: its first token came in step" in found["a short prompt overtakes, one slot"]["failure"]
 
 
 def test_a_next_turn_in_another_slot_fails(capsys, monkeypatch):
-    monkeypatch.setattr("strata.engine.scheduler.choose_slot", lambda free, tokens: free[-1])
+    monkeypatch.setattr("strata.engine.admission.choose_slot", lambda free, tokens: free[-1])
     _, found, _ = checked("interleave", "qwen3_moe", capsys)
     assert "tokens reused in slot" in found["next turns from their slots"]["failure"]
 

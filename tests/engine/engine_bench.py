@@ -6,11 +6,13 @@ from typing import Any
 from fakes import FakeRunner
 from strata.core.limits import Limits
 from strata.core.window import Window
+from strata.engine.admission import Admission
 from strata.engine.events import Event, Finished, Progress, Token
 from strata.engine.outcome import Outcome
 from strata.engine.request import Request
-from strata.engine.scheduler import Scheduler, Settings
+from strata.engine.scheduler import Scheduler
 from strata.engine.session import Session
+from strata.engine.settings import Settings
 from strata.engine.tally import Tally
 
 
@@ -20,7 +22,8 @@ class Bench:
     def __init__(self, runner: FakeRunner, settings: Settings | None = None) -> None:
         self.runner = runner
         self.tally = Tally()
-        self.scheduler = Scheduler(runner.limits, settings or Settings(), self.tally)
+        self.admission = Admission(runner.limits, settings or Settings(), self.tally)
+        self.scheduler = Scheduler(self.admission)
         self.now = 0.0
         self.cost: Callable[[list[Window]], float] | None = None
         """Seconds of a step; None: steps take no time, and a second passes between them."""
@@ -35,7 +38,7 @@ class Bench:
 
     def submit(self, request: Request) -> Session:
         session = Session(request, wake=lambda: None)
-        self.scheduler.enqueue(session, self.now)
+        self.admission.enqueue(session, self.now)
         self.sessions[request.id] = session
         self.events[request.id] = []
         return session
@@ -50,21 +53,21 @@ class Bench:
             self.events[outcome.session.request.id] += outcome.events
 
     def step(self) -> list[Window]:
-        scheduler = self.scheduler
+        admission, scheduler = self.admission, self.scheduler
         self.steps += 1
         self.now += 0.0 if self.cost else 1.0
-        self.apply(scheduler.sweep(self.now))
-        for index, session in scheduler.admit():
+        self.apply(admission.sweep(self.now))
+        for index, session in admission.admit():
             request = session.request
             held = self.runner.seat(index, request.tokens, request.params, None, request.sharing)
-            self.apply([scheduler.seated(index, held, self.now)])
+            self.apply([admission.seated(index, held, self.now)])
         scheduler.draft_caps(self.now)
         caps = scheduler.sit_out(self.runner.short(scheduler.lengths()))
         windows = scheduler.next_windows(self.runner.draft(caps))
         results = self.runner.step(windows) if windows else []
         self.now += self.cost(windows) if self.cost else 0.0
         if windows:
-            names = [scheduler.slots[window.slot].occupied()[0].request.id for window in windows]
+            names = [admission.slots[window.slot].occupied()[0].request.id for window in windows]
             self.apply(scheduler.settle(windows, results, self.now))
             self.note(names)
         return windows
@@ -79,7 +82,7 @@ class Bench:
             self.served[name] = self.now
 
     def run(self, most: int = 500) -> None:
-        while self.scheduler.has_work():
+        while self.admission.has_work():
             self.step()
             most -= 1
             assert most, "sessions did not end"

@@ -5,7 +5,7 @@ from fakes import FakeRunner
 from reference.decoding import alone
 from strata.core.limits import Limits
 from strata.engine.events import Progress, Reason, Reused
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 
 
 def place_of(b: Bench, name: str) -> int:
@@ -88,7 +88,7 @@ def gap_beside_two_prompts(max_gap_s: float) -> tuple[float, Bench]:
     b.ask("a", 2000, 2)
     b.ask("b", 1200, 2)
     longest = 0.0
-    while b.scheduler.find("stream"):
+    while b.admission.find("stream"):
         before = b.now
         b.step()
         longest = max(longest, b.now - before)

@@ -21,8 +21,8 @@ from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
 from strata.engine.request import QueueFullError, Request
 from strata.engine.runner import Stepped
-from strata.engine.scheduler import Settings
 from strata.engine.session import Session
+from strata.engine.settings import Settings
 
 pytestmark = pytest.mark.timeout(30)
 

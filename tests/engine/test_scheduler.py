@@ -19,7 +19,7 @@ from strata.core.window import Window
 from strata.engine.events import Finished, Progress, Reason, Reused, Yielded
 from strata.engine.request import QueueFullError, Request
 from strata.engine.runner import Drawn, Stepped
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.engine.slot import Slot, choose_slot
 from strata.sampling.params import SamplingParams
 
@@ -42,7 +42,7 @@ def test_one_request_is_read_in_chunks_and_decoded() -> None:
     ]
     assert b.answer("a") == alone(b.sessions["a"].request, 256)[0]
     assert b.finished("a") == Finished(Reason.LENGTH, 10, generated=3, steps=2, queue_s=1.0, prompt_s=2.0, decode_s=2.0)
-    assert not b.scheduler.has_work()
+    assert not b.admission.has_work()
 
 
 def test_chunk_borders_stay_on_the_grid_after_a_reused_beginning() -> None:
@@ -203,7 +203,7 @@ def test_refusals_leave_nothing_behind() -> None:
     b = bench(context=16)
     with pytest.raises(CapacityError, match=r"prompt of 10 tokens and 7 new ones .* 16 tokens"):
         b.ask("a", 10, 7)
-    assert not b.scheduler.has_work()
+    assert not b.admission.has_work()
     b.ask("a", 10, 6)
     with pytest.raises(RequestError, match="a request a is already under way"):
         b.ask("a", 10, 6)
@@ -335,9 +335,9 @@ def test_more_drafts_than_fit_and_more_tokens_held_than_asked_are_refused() -> N
     with pytest.raises(EngineError, match="3 drafts for slot 0, at most 2 fit"):
         b.scheduler.next_windows({0: (1, 2, 3)})
     b.ask("b", 5, 20)
-    ((index, _),) = b.scheduler.admit()
+    ((index, _),) = b.admission.admit()
     with pytest.raises(EngineError, match="5 tokens held of a prompt of 5"):
-        b.scheduler.seated(index, Held(5), 1.0)
+        b.admission.seated(index, Held(5), 1.0)
 
 
 def test_windows_of_a_prompt_end_where_its_state_is_kept() -> None:
@@ -352,13 +352,13 @@ def test_windows_of_a_prompt_end_where_its_state_is_kept() -> None:
 def test_a_session_without_room_waits_again_unless_nobody_can_make_any() -> None:
     b = bench()
     b.ask("a", 5)
-    ((index, _),) = b.scheduler.admit()
-    assert not b.scheduler.unseat(index, "no room")
+    ((index, _),) = b.admission.admit()
+    assert not b.admission.unseat(index, "no room")
     b.ask("b", 6)
-    ((other, _),) = b.scheduler.admit()
-    assert b.scheduler.unseat(other, "no room")
-    assert list(b.scheduler.waiting) == ["b"] and b.scheduler.slots[other].session is None
-    assert b.scheduler.waiting["b"][1].lacks == "no room"
+    ((other, _),) = b.admission.admit()
+    assert b.admission.unseat(other, "no room")
+    assert list(b.admission.waiting) == ["b"] and b.admission.slots[other].session is None
+    assert b.admission.waiting["b"][1].lacks == "no room"
 
 
 def test_who_finds_no_page_sits_the_step_out_and_goes_on_later() -> None:
@@ -369,9 +369,9 @@ def test_who_finds_no_page_sits_the_step_out_and_goes_on_later() -> None:
     b.runner.told_short = {1}
     for _ in range(3):
         assert {window.slot for window in b.step()} == {0, 2}
-    assert b.scheduler.slots[1].facts()["state"] == "waiting for pages" and b.tally.short == 3
+    assert b.admission.slots[1].facts()["state"] == "waiting for pages" and b.tally.short == 3
     b.runner.told_short = set()
-    assert 1 in {window.slot for window in b.step()} and b.scheduler.slots[1].facts()["state"] == "decoding"
+    assert 1 in {window.slot for window in b.step()} and b.admission.slots[1].facts()["state"] == "decoding"
     b.run()
     assert all(b.answer(name) == alone(b.sessions[name].request, 256)[0] for name in "abc")
 
@@ -447,8 +447,8 @@ class Interleaving(RuleBasedStateMachine):
         request = Request(
             name, tuple(tokens), max_new, params, stop_ids=stop, echo_stop=echo, draft=draft, priority=priority
         )
-        free = sum(slot.session is None for slot in self.bench.scheduler.slots)
-        full = len(self.bench.scheduler.waiting) >= 3 + free
+        free = sum(slot.session is None for slot in self.bench.admission.slots)
+        full = len(self.bench.admission.waiting) >= 3 + free
         if full:
             with pytest.raises(QueueFullError):
                 self.bench.submit(request)
@@ -473,13 +473,13 @@ class Interleaving(RuleBasedStateMachine):
 
     def check_step(self, windows: list[Window]) -> None:
         self.round += 1
-        scheduler = self.bench.scheduler
-        busy = {slot.session.request.id for slot in scheduler.slots if slot.session is not None}
-        assert sum(len(window.tokens) for window in windows) <= scheduler.limits.step_tokens
+        admission = self.bench.admission
+        busy = {slot.session.request.id for slot in admission.slots if slot.session is not None}
+        assert sum(len(window.tokens) for window in windows) <= admission.limits.step_tokens
         assert windows or not busy
         # Who was set aside waits in line, by other rules.
         self.last_served = {name: at for name, at in self.last_served.items() if name in busy}
-        for slot in scheduler.slots:
+        for slot in admission.slots:
             if slot.session is not None:
                 name = slot.session.request.id
                 first = self.last_served.setdefault(name, self.round)
@@ -488,7 +488,7 @@ class Interleaving(RuleBasedStateMachine):
                 if window is not None:
                     self.last_served[name] = self.round
                 # A wait counts from the end of the step that served it, so one round more.
-                most = scheduler.limits.slots + (WAIT + 1 if reads else 0)
+                most = admission.limits.slots + (WAIT + 1 if reads else 0)
                 assert self.round - first <= most, "a seated session starves"
 
     @invariant()
@@ -550,5 +550,5 @@ def test_a_window_that_failed_ends_its_own_session_and_is_not_relied_on() -> Non
     assert (end.reason, end.code, end.error) == (Reason.ERROR, "failed", "this prompt was told to fail")
     assert b.answer("bad") == []
     assert b.answer("good") == alone(b.sessions["good"].request, 256)[0]
-    assert b.scheduler.slots[0].held == ()
+    assert b.admission.slots[0].held == ()
     assert b.tally.finished == {"error": 1, "length": 1}

@@ -19,7 +19,7 @@ from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.lines import Greeting, Stall, serve_lines
 from strata.engine.runner import Stepped
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.sampling.params import SamplingParams
 
 DEFAULTS: dict[str, Any] = {

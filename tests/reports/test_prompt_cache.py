@@ -27,7 +27,7 @@ from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Finished, Reason, Token
 from strata.engine.request import Request
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.runtime.keeping import GRID, Keeping, OnDisk
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams

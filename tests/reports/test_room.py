@@ -17,7 +17,7 @@ from strata.core.errors import UsageError
 from strata.core.limits import Limits
 from strata.engine.engine import Engine
 from strata.engine.request import Request
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 from strata.plan.wishes import Wishes
 from strata.runtime.keeping import Keeping
 from strata.runtime.runner import DeviceRunner
@@ -165,7 +165,7 @@ def test_whoever_has_more_slots_than_rows_waits_no_more_than_a_round() -> None:
     b = Bench(FakeRunner(Limits(7, 64, 3)), Settings(chunk_tokens=2))
     for name in "abcdefg":
         b.ask(name, 1, 40)
-    while b.scheduler.has_work() and len(b.read_at) < 7:
+    while b.admission.has_work() and len(b.read_at) < 7:
         b.step()
     rounds: list[int] = []
     for _ in range(21):

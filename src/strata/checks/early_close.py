@@ -14,7 +14,7 @@ from strata.checks.runners import keeping, spoil
 from strata.checks.watched import Note, Seating, Watched, harmless
 from strata.engine.engine import EngineSettings
 from strata.engine.request import Request
-from strata.engine.scheduler import Settings
+from strata.engine.settings import Settings
 
 SLOTS = 4
 ANSWER = 24

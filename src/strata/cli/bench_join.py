@@ -21,7 +21,8 @@ from strata.cli.check_crowd import flags_of
 from strata.cli.flags import Given
 from strata.cli.output import note, say
 from strata.engine.engine import EngineSettings
-from strata.engine.scheduler import GRAIN, Settings
+from strata.engine.scheduler import GRAIN
+from strata.engine.settings import Settings
 from strata.plan.wishes import Wishes
 from strata.runtime.keeping import OnDisk
 

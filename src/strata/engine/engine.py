@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.log import Log
 from strata.core.order import Order
+from strata.engine.admission import Admission
 from strata.engine.commands import FAILED, code_of
 from strata.engine.events import Event, Reason
 from strata.engine.facts import facts
@@ -15,8 +16,9 @@ from strata.engine.orders import Answer, Orders, refuse
 from strata.engine.outcome import Outcome
 from strata.engine.request import Request
 from strata.engine.runner import Runner
-from strata.engine.scheduler import Scheduler, Settings
+from strata.engine.scheduler import Scheduler
 from strata.engine.session import Session, Timeline
+from strata.engine.settings import Settings
 from strata.engine.tally import Tally
 
 SHORT_WAIT_S = 0.01
@@ -59,9 +61,10 @@ class Engine:
         self._log = log
         self._clock = clock
         self._tally = Tally()
-        self._scheduler = Scheduler(runner.limits, self._settings.scheduler, self._tally)
+        self._admission = Admission(runner.limits, self._settings.scheduler, self._tally)
+        self._scheduler = Scheduler(self._admission)
         self._changed = threading.Condition()
-        """Guards the scheduler and the fields below; notified when there may be something to do."""
+        """Guards admission, scheduler and the fields below; notified when there may be something to do."""
         self._orders = Orders()
         self._stopping = False
         self._fatal: str | None = None
@@ -106,14 +109,14 @@ class Engine:
         with self._changed:
             if self._fatal is not None or self._stopping:
                 raise EngineError(f"the engine is down: {self._fatal or 'it was stopped'}")
-            self._scheduler.enqueue(session, self._clock())
+            self._admission.enqueue(session, self._clock())
             self._changed.notify_all()
         return session
 
     def find(self, request_id: str) -> Session | None:
         """The live session with this id."""
         with self._changed:
-            return self._scheduler.find(request_id)
+            return self._admission.find(request_id)
 
     def cancel(self, request_id: str) -> bool:
         """End the session with this id at the next step; False when none lives."""
@@ -174,23 +177,23 @@ class Engine:
             self._give_up(f"the engine's loop failed: {_words(error)}")
         if self._fatal is None:
             with self._changed:
-                outcomes = self._scheduler.end_all(Reason.CANCEL, "", "", self._clock())
+                outcomes = self._admission.end_all(Reason.CANCEL, "", "", self._clock())
             self._apply(outcomes)
 
     def _turn(self) -> bool:
         """One round of the loop; False when it has to end."""
         with self._changed:
             self._busy_since = None
-            while not (self._stopping or self._orders or self._scheduler.has_work()):
+            while not (self._stopping or self._orders or self._admission.has_work()):
                 self._changed.wait()
             self._busy_since = self._clock()
             if self._stopping or self._fatal is not None:
                 return False
             orders = self._orders.take()
-            fresh = self._scheduler.unmeasured()
+            fresh = self._admission.unmeasured()
         self._measure(fresh)
         with self._changed:
-            outcomes = self._scheduler.sweep(self._clock())
+            outcomes = self._admission.sweep(self._clock())
         self._apply(outcomes)
         for order, answer in orders:
             answer(self._obey(order))
@@ -224,12 +227,12 @@ class Engine:
     def _admit(self) -> None:
         """Seat who waits, in order: when there is no room for one yet, nobody overtakes it."""
         with self._changed:
-            seats = self._scheduler.admit()
+            seats = self._admission.admit()
         full = False
         for index, session in seats:
             if self._fatal is None:
                 with self._changed:
-                    waits = full and self._scheduler.unseat(index, "who is before it finds no room")
+                    waits = full and self._admission.unseat(index, "who is before it finds no room")
                 full = full or not (waits or self._seat(index, session))
 
     def _seat(self, index: int, session: Session) -> bool:
@@ -241,8 +244,8 @@ class Engine:
             held = self._runner.seat(index, request.tokens, request.params, most, request.sharing)
         except CapacityError as error:
             with self._changed:
-                _, line = self._scheduler.slots[index].occupied()
-                waits = self._scheduler.unseat(index, error.message)
+                _, line = self._admission.slots[index].occupied()
+                waits = self._admission.unseat(index, error.message)
                 told, line.told = line.told, waits
             if waits and not told and self._log is not None:
                 self._log.info("waits for room", request=request.id, reason=error.message)
@@ -255,7 +258,7 @@ class Engine:
             self._failed([index], f"preparing slot {index} failed: {_words(error)}", seated=False)
         else:
             with self._changed:
-                outcome = self._scheduler.seated(index, held, self._clock(), began)
+                outcome = self._admission.seated(index, held, self._clock(), began)
             self._apply([outcome])
         return True
 
@@ -306,8 +309,8 @@ class Engine:
 
     def _fail(self, slots: Iterable[int], code: str, text: str, seated: bool) -> None:
         with self._changed:
-            alive = [index for index in slots if self._scheduler.slots[index].session is not None]
-            outcomes = self._scheduler.fail(alive, code, text, self._clock())
+            alive = [index for index in slots if self._admission.slots[index].session is not None]
+            outcomes = self._admission.fail(alive, code, text, self._clock())
         if seated:
             self._apply(outcomes)
         else:
@@ -326,7 +329,7 @@ class Engine:
 
     def _end_sessions(self, reason: Reason, code: str, text: str) -> None:
         with self._changed:
-            outcomes = self._scheduler.end_all(reason, code, text, self._clock())
+            outcomes = self._admission.end_all(reason, code, text, self._clock())
         for outcome in outcomes:
             self._deliver(outcome)
 

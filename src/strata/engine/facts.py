@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from strata.engine.admission import Admission
 from strata.engine.scheduler import Scheduler
 
 MOST_WAITING = 32
@@ -10,7 +11,8 @@ MOST_WAITING = 32
 
 def facts(scheduler: Scheduler, requested: int | None, reason: str, now: float) -> Mapping[str, object]:
     """Everything the scheduler knows of itself; `requested` slots were asked for (None: as many as there are)."""
-    slots, settings, limits = scheduler.slots, scheduler.settings, scheduler.limits
+    admission = scheduler.admission
+    slots, settings, limits = admission.slots, admission.settings, admission.limits
     return {
         "slots": {
             "requested": limits.slots if requested is None else requested,
@@ -20,19 +22,19 @@ def facts(scheduler: Scheduler, requested: int | None, reason: str, now: float) 
         "seats": [slot.facts() for slot in slots],
         "running": sum(slot.running for slot in slots),
         "reading": sum(slot.reading for slot in slots),
-        "waiting": len(scheduler.waiting),
-        "queue": queue(scheduler, now),
+        "waiting": len(admission.waiting),
+        "queue": queue(admission, now),
         "context": limits.context,
         "step_tokens": limits.step_tokens,
         "chunk_tokens": scheduler.chunk_tokens,
         "queue_limit": settings.queue_limit,
         "max_gap_ms": round(1000 * settings.max_gap_s, 3),
         "max_wait_s": settings.max_wait_s,
-        **scheduler.tally.values(),
+        **admission.tally.values(),
     }
 
 
-def queue(scheduler: Scheduler, now: float) -> list[Mapping[str, object]]:
+def queue(admission: Admission, now: float) -> list[Mapping[str, object]]:
     """The first of those who wait, in the order in which they would be seated."""
     return [
         {
@@ -44,5 +46,5 @@ def queue(scheduler: Scheduler, now: float) -> list[Mapping[str, object]]:
             "late": line.late,
             "lacks": line.lacks,
         }
-        for session, line in scheduler.line_up()[:MOST_WAITING]
+        for session, line in admission.line_up()[:MOST_WAITING]
     ]

@@ -85,6 +85,19 @@ class Slot:
         return min(end, short if short > self.length else (self.length // grain + 1) * grain)
 
 
+@dataclass(slots=True)
+class Rounds:
+    """Counts steps and windows, so that slots know how long ago they were served."""
+
+    step: int = 0
+    turn: int = 0
+
+    def served(self, slot: Slot) -> None:
+        """The slot takes part in the step under way."""
+        self.turn += 1
+        slot.last_step, slot.turn = self.step, self.turn
+
+
 def common_prefix(left: Sequence[int], right: Sequence[int]) -> int:
     """How many leading tokens are equal."""
     count = 0
