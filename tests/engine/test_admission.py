@@ -3,8 +3,10 @@
 from engine.engine_bench import Bench, bench
 from fakes import FakeRunner
 from reference.decoding import alone
+from strata.core.held import Held
 from strata.core.limits import Limits
 from strata.engine.events import Progress, Reason, Reused
+from strata.engine.outcome import admitted
 from strata.engine.settings import Settings
 
 
@@ -112,3 +114,15 @@ def test_alone_a_prompt_is_read_in_whole_chunks() -> None:
     b = timed(0.25)
     b.ask("a", 2000, 2)
     assert [len(window.tokens) for _ in range(4) for window in b.step()] == [512, 512, 512, 464]
+
+
+def test_the_time_of_seating_is_that_of_finding_and_that_of_bringing_back() -> None:
+    b = bench()
+    b.ask("a", 5)
+    b.now = 10.0
+    ((index, _),) = b.admission.admit()
+    b.admission.seated(index, Held(2, "disk", match_s=0.5), b.now, began=8.0)
+    _, line = b.admission.slots[index].occupied()
+    line.looked_s, line.first_s = 0.25, 11.0
+    phases = admitted(index, 5, line)
+    assert (phases.queue_s, phases.match_s, phases.restore_s, phases.read_s) == (7.75, 0.75, 1.5, 1.0)

@@ -92,7 +92,7 @@ def test_an_admission_leaves_a_line_with_its_phases() -> None:
     assert [line.split()[0] for line in lines] == ["request=a", "request=b"]
     fields = dict(pair.split("=") for pair in lines[0].split())
     assert (fields["prompt"], fields["reused"], fields["tier"]) == ("5", "0", "none")
-    phases = [float(fields[name]) for name in ("queue_ms", "restore_ms", "read_ms")]
+    phases = [float(fields[name]) for name in ("queue_ms", "match_ms", "restore_ms", "read_ms")]
     assert all(phase >= 1000 for phase in phases)
     assert float(fields["first_token_ms"]) == sum(phases)
 

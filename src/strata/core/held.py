@@ -1,6 +1,6 @@
 """What a runner holds of a prompt already."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,3 +13,5 @@ class Held:
     """The slowest place that any of them came from."""
     stops: tuple[int, ...] = ()
     """Positions, increasing, where windows of the prompt should end, because its state is kept there."""
+    match_s: float = field(default=0.0, compare=False)
+    """Seconds that finding them took, of all that seating did; bringing them back took the rest."""

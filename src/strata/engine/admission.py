@@ -165,7 +165,9 @@ class Admission:
             return Outcome(session, ())
         line.reused, line.tier = held.tokens, held.tier if held.tokens else ""
         line.seated_s = line.served_s = now
-        line.seat_s = 0.0 if began is None else now - began
+        seat_s = 0.0 if began is None else now - began
+        line.match_s = min(held.match_s, seat_s)
+        line.restore_s = seat_s - line.match_s
         self.tally.reused_tokens += held.tokens
         return Outcome(session, (Reused(held.tokens, held.tier),) if held.tokens else ())
 

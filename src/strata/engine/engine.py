@@ -205,10 +205,11 @@ class Engine:
     def _measure(self, fresh: Iterable[tuple[Session, Timeline]]) -> None:
         """A prompt counts as long as what is to be read of it: a follow-up of a long conversation is a short one."""
         for session, line in fresh:
-            tokens = session.request.tokens
+            tokens, began_s = session.request.tokens, self._clock()
             known = self._runner.known(tokens)
             with self._changed:
                 line.left, line.measured = max(1, len(tokens) - known), True
+                line.looked_s = self._clock() - began_s
 
     def _obey(self, order: Order) -> Answer:
         try:

@@ -10,20 +10,26 @@ from strata.engine.session import Session, Timeline
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
-    """How a prompt came to its first token, in phases: waiting, finding and restoring state, reading."""
+class Phases:
+    """How a prompt came to its first token, in phases: waiting, finding state, restoring it, reading."""
 
     slot: int
     prompt: int
     reused: int
     tier: str
     queue_s: float
+    match_s: float
     restore_s: float
     read_s: float
 
     def fields(self) -> dict[str, object]:
         """For one log line; milliseconds."""
-        phases = {"queue_ms": self.queue_s, "restore_ms": self.restore_s, "read_ms": self.read_s}
+        phases = {
+            "queue_ms": self.queue_s,
+            "match_ms": self.match_s,
+            "restore_ms": self.restore_s,
+            "read_ms": self.read_s,
+        }
         first = {**phases, "first_token_ms": sum(phases.values())}
         counts = {"slot": self.slot, "prompt": self.prompt, "reused": self.reused, "tier": self.tier or "none"}
         return {**counts, **{name: round(1000 * seconds, 1) for name, seconds in first.items()}}
@@ -36,16 +42,17 @@ class Outcome:
     session: Session
     events: tuple[Event, ...]
     release: int | None = None
-    admission: Admission | None = None
+    admission: Phases | None = None
     """With the step that ended its prompt."""
 
 
-def admitted(slot: int, prompt: int, line: Timeline) -> Admission:
+def admitted(slot: int, prompt: int, line: Timeline) -> Phases:
     """The phases of a session whose prompt has just been read."""
     first = line.arrived_s if line.first_s is None else line.first_s
     seated = first if line.seated_s is None else line.seated_s
-    queue_s = seated - line.seat_s - line.arrived_s
-    return Admission(slot, prompt, line.reused, line.tier, queue_s, line.seat_s, first - seated)
+    match_s = line.looked_s + line.match_s
+    queue_s = seated - line.restore_s - match_s - line.arrived_s
+    return Phases(slot, prompt, line.reused, line.tier, queue_s, match_s, line.restore_s, first - seated)
 
 
 def check(window: Window, result: Stepped) -> None:

@@ -31,8 +31,12 @@ class Timeline:
     """Whether the log has it."""
     late: bool = False
     """Whether it once waited too long before its prompt was read: from then on nobody overtakes it."""
-    seat_s: float = 0.0
-    """What finding and bringing back its state took."""
+    looked_s: float = 0.0
+    """What looking for its beginning among what is kept took while it waited."""
+    match_s: float = 0.0
+    """The same when it was seated."""
+    restore_s: float = 0.0
+    """What bringing it back took then."""
     tier: str = ""
     """The slowest place that reused tokens came from."""
     reused: int = 0

@@ -4,6 +4,7 @@ One is asked when a slot gets a sequence (`seat`), told of every committed lengt
 (`release`, `fail`). What is kept is never changed: a slot that goes on from it copies the page it writes to.
 """
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -92,7 +93,7 @@ class PrefixCache:
             self.pages.claim(slot, 0, first, most)
             self.hits["private"] += 1
             return Held(0), {}
-        match, tier, state = self._bring(ids, len(ids) - 1, first, most)
+        match, tier, state, match_s = self._bring(ids, len(ids) - 1, first, most)
         self.pages.adopt(slot, self.tree.places(match))
         self.pages.claim(slot, match.length, first, most)
         self.paths[slot], self.made[slot] = match.node, []
@@ -101,7 +102,7 @@ class PrefixCache:
         self.tree.touch(match.node)
         self.hits[tier if match.length else "none"] += 1
         self.tokens[tier] += match.length
-        return Held(match.length, tier, stops), state
+        return Held(match.length, tier, stops, match_s), state
 
     def _stops(self, ids: Tokens, held: int, marks: Iterable[int]) -> tuple[int, ...]:
         """Where windows of a prompt end; without recurrent states any length will do, so none is cut for it."""
@@ -109,13 +110,16 @@ class PrefixCache:
             return tuple(self.spacing.regular(held, len(ids)))
         return self.spacing.stops(held, len(ids), marks, self.tree.parted(ids))
 
-    def _bring(self, ids: Tokens, limit: int, first: int, most: int) -> tuple[Match, str, Blob]:
-        """The longest prefix that can be had, pinned and in the pool; where it was; its state."""
+    def _bring(self, ids: Tokens, limit: int, first: int, most: int) -> tuple[Match, str, Blob, float]:
+        """The longest prefix that can be had, pinned and in the pool; where it was; its state; seconds of the search."""
+        match_s = 0.0
         while True:
+            began_s = time.perf_counter()
             match = self._with_room(ids, limit, first, most)
+            match_s += time.perf_counter() - began_s
             self.tree.pin(match.node, 1)
             try:
-                return (match, *self._load(match))
+                return (match, *self._load(match), match_s)
             except ArchiveError:  # the next longest, then
                 self.tree.pin(match.node, -1)
             except BaseException:
@@ -286,7 +290,7 @@ class PrefixCache:
         if order.verb == "clear":
             return self._clear()
         ids = np.asarray(order.tokens, np.int64)
-        match, _, _ = self._bring(ids, len(ids), len(ids), len(ids))
+        match, *_ = self._bring(ids, len(ids), len(ids), len(ids))
         self.tree.pin(match.node, -1)
         self.tree.touch(match.node)
         return {"tokens": match.length}
