@@ -1,5 +1,6 @@
 """Deadlines, priorities and the queue's end, through HTTP: real server, real engine, a device that counts."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -76,7 +77,10 @@ def test_a_prompt_is_not_read_beyond_its_deadline(single: Running) -> None:
 
 
 def test_one_of_two_answers_in_time_is_an_answer(single: Running) -> None:
-    reply = ask(single, 26, max_tokens=60, n=2, deadline_s=0.8)
+    began_s = time.monotonic()
+    assert len(text_of(ask(single, 26, max_tokens=60))) == 60
+    alone_s = time.monotonic() - began_s
+    reply = ask(single, 26, max_tokens=60, n=2, deadline_s=1.5 * alone_s)
     first, second = sorted(reply.json()["choices"], key=lambda choice: -len(choice["text"]))
     assert len(first["text"]) == 60 and "stop_reason" not in first
     assert len(second["text"]) < 60 and second["stop_reason"] == "deadline"
@@ -116,6 +120,8 @@ def test_requests_wait_by_priority(busy: Running) -> None:
 def test_a_full_queue_sends_clients_away_for_a_while() -> None:
     settings = ServerSettings(keep_alive_s=0.05)
     with live(settings, slots=1, step_s=0.01, scheduler={"queue_limit": 1}) as up, httpx.Client(timeout=20) as http:
+        began_s = time.monotonic()
+        assert text_of(ask(up, 44)) and text_of(ask(up, 45))
         first = Stream(up, 41, max_tokens=400)
         until(lambda: first.text)
         second = Stream(up, 42, max_tokens=2)
@@ -123,7 +129,9 @@ def test_a_full_queue_sends_clients_away_for_a_while() -> None:
         for stream in (False, True):
             reply = http.post(up.url + PATH, json=body(43, stream=stream))
             assert (reply.status_code, reply.json()["error"]["code"]) == (429, "queue_full")
-            assert int(reply.headers["retry-after"]) > 0
+            after_s, passed_s = int(reply.headers["retry-after"]), time.monotonic() - began_s
+            # Two requests ended, so the rate is one in at most the time that has passed; two clients are sent away.
+            assert 1 <= after_s <= 2 * passed_s + 1
             assert "1 requests wait already (at most 1 may)" in reply.json()["error"]["message"]
         first.leave()
         assert len(second.join().text) == 2

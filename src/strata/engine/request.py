@@ -15,6 +15,9 @@ MAX_TOKEN = (1 << 31) - 1
 class QueueFullError(RequestError):
     """Too many sessions wait already; the same request may be sent again later."""
 
+    after_s: int | None = None
+    """In how many seconds there should be a place, where that is known."""
+
 
 class DeadlineError(StrataError):
     """The request's deadline passed before its first token."""

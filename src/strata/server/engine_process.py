@@ -29,6 +29,7 @@ from strata.engine.protocol import (
     parse_event,
 )
 from strata.engine.request import QueueFullError, Request
+from strata.server.departures import Departures
 
 T = TypeVar("T")
 
@@ -88,6 +89,7 @@ class EngineProcess:
         self._child: asyncio.subprocess.Process | None = None
         self._live: dict[str, asyncio.Queue[Event | Exception]] = {}
         self._asked: list[asyncio.Future[Mapping[str, Any]]] = []
+        self._departures = Departures()
         self._resizing: list[asyncio.Future[Mapping[str, int]]] = []
         self._numbers = itertools.count(1)
         self._changed = asyncio.Condition()
@@ -288,6 +290,7 @@ class EngineProcess:
         return await asyncio.wait_for(stdout.readline(), half_s)
 
     def _take(self, message: Message) -> None:
+        self._note_departure(message)
         match message:
             case Info(fields):
                 self.info |= fields
@@ -296,7 +299,7 @@ class EngineProcess:
                 if isinstance(event, Finished):
                     del self._live[name]
             case Error(name, code, text) if name in self._live:
-                self._live.pop(name).put_nowait(refusal(code, text))
+                self._live.pop(name).put_nowait(self._refusal(code, text))
             case Kept("vram", counts) if self._resizing:
                 settle(self._resizing.pop(0), counts)
             case Error("-", code, text) if self._resizing and text.startswith("vram: "):
@@ -307,6 +310,16 @@ class EngineProcess:
                 settle(self._asked.pop(0), values)
             case _:
                 pass  # events of a request that nobody waits for any more
+
+    def _note_departure(self, message: Message) -> None:
+        if isinstance(message, Of) and isinstance(message.event, Finished):
+            self._departures.left(time.monotonic())
+
+    def _refusal(self, code: str, text: str) -> Exception:
+        found = refusal(code, text)
+        if isinstance(found, QueueFullError):
+            found.after_s = self._departures.wait_s(time.monotonic())
+        return found
 
     def _fail_all(self) -> None:
         """Tell everybody who waits that the engine is gone."""

@@ -7,6 +7,7 @@ from starlette.responses import JSONResponse
 
 from strata.core.errors import CapacityError, RequestError, StrataError, UnsupportedError
 from strata.engine.request import DeadlineError, QueueFullError
+from strata.server.departures import UNKNOWN_S
 from strata.server.engine_process import EngineAwayError
 
 ANTHROPIC_PATH = "/v1/messages"
@@ -67,7 +68,7 @@ def as_api_error(error: StrataError) -> ApiError:
         case EngineAwayError():
             return ApiError(503, text, code="engine_unavailable", retry_after_s=2)
         case QueueFullError():
-            return ApiError(429, text, code="queue_full", retry_after_s=2)
+            return ApiError(429, text, code="queue_full", retry_after_s=error.after_s or UNKNOWN_S)
         case DeadlineError():
             return ApiError(504, text, code="deadline_exceeded")
         case CapacityError():

@@ -111,7 +111,7 @@ class PrefixCache:
         return self.spacing.stops(held, len(ids), marks, self.tree.parted(ids))
 
     def _bring(self, ids: Tokens, limit: int, first: int, most: int) -> tuple[Match, str, Blob, float]:
-        """The longest prefix that can be had, pinned and in the pool; where it was; its state; seconds of the search."""
+        """The longest prefix that can be had, pinned and in the pool; where it was; its state; seconds of finding."""
         match_s = 0.0
         while True:
             began_s = time.perf_counter()
