@@ -28,7 +28,7 @@ from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import PlaneAddresses, floats, integers, plane
 from strata.kernels.views import PagedPlane, Rows
 
-MERGE = Kernel("attention_merge", "attention_merge")
+MERGE = Kernel("attention_merge", "attention_merge", early=True)
 TYPES = {"f32": 0, "bf16": 1, "int8": 2}
 CHUNK_VALUES = {"f32": 4, "bf16": 8, "int8": 32}
 
@@ -160,7 +160,7 @@ def launch_scores(device: Device, call: Call, units: Units, scores: torch.Tensor
         kernel_for(device, "attention_scores", defines),
         (min(tiles, loops), units.parts, units.tiles),
         threads,
-        4 * units.dim * (num_keys + units.queries),
+        4 * units.dim * (num_keys + units.queries) + 8 * num_keys,
         call.q,
         keys.data,
         keys.scales,

@@ -75,5 +75,7 @@ def keys_of_tile(dim: int) -> int:
 def kernel_for(device: Device, header: str, defines: dict[str, int]) -> Kernel:
     """A kernel whose shape is compiled in on a GPU; the host's takes every shape as arguments."""
     if device.torch_device.type == "cpu":
-        return Kernel(header, header)
-    return Kernel(" ".join([header, *(f"ATTENTION_{name}={value}" for name, value in defines.items())]), header)
+        return Kernel(header, header, early=True)
+    return Kernel(
+        " ".join([header, *(f"ATTENTION_{name}={value}" for name, value in defines.items())]), header, early=True
+    )

@@ -47,11 +47,21 @@ STRATA_INLINE Unit unit_of(const int32_t* segments, int num_segments, const Shap
 
 // Queries of a unit, value by value: [dim][pitch], pitch = all queries of the shape.
 STRATA_INLINE void load_queries(const float* q, const Unit& unit, const Shape& shape, int num_heads, float* to) {
-    const int pitch = shape.rows * shape.heads;
-    for (int u = thread_x(); u < pitch * shape.dim; u += threads_of_block()) {
-        const int i = u / shape.dim, c = u % shape.dim;
-        const int64_t row = unit.rows.first + i / shape.heads, head = unit.first_head + i % shape.heads;
-        to[c * pitch + i] = i < unit.queries ? q[(row * num_heads + head) * shape.dim + c] : 0.0f;
+    constexpr int batch = 8;  // values that are asked for at once
+    const int pitch = shape.rows * shape.heads, all = pitch * shape.dim, step = threads_of_block();
+    for (int from = thread_x(); from < all; from += batch * step) {
+        float held[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            const int u = from + k * step, i = u / shape.dim, c = u % shape.dim;
+            const int64_t row = unit.rows.first + i / shape.heads, head = unit.first_head + i % shape.heads;
+            held[k] = u < all && i < unit.queries ? q[(row * num_heads + head) * shape.dim + c] : 0.0f;
+        }
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            const int u = from + k * step;
+            if (u < all) to[u % shape.dim * pitch + u / shape.dim] = held[k];
+        }
     }
 }
 

@@ -40,6 +40,7 @@ STRATA_INLINE void join(Running& so_far, bool start, const float* tops, const fl
 STRATA_KERNEL(attention_merge, (const float* tops, const float* totals, const float* sums, const int32_t* position,
                                 const int32_t* count, float* state, float* out, int64_t heads, int64_t dim,
                                 int64_t first_entry, int64_t blocks, int64_t last)) {
+    in_turn();
     const int64_t query = block_x(), row = query / heads;
     const int c = thread_x();
     const bool on = c < dim;

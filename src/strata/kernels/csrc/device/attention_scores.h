@@ -18,6 +18,7 @@ ATTENTION_KERNEL(attention_scores,
                   int64_t kv_heads, int64_t pages_per_slot, int64_t list_width, int64_t first_entry, int64_t width,
                   float scale, int64_t dim, int64_t unit_heads, int64_t unit_rows, int64_t KEYS_PAGE,
                   int64_t KEYS_TYPE)) {
+    in_turn();
     DYNAMIC_SHARED(float, memory);
     ATTENTION_SHAPE(shape, KEYS);
     const int num_heads = static_cast<int>(heads), pitch = shape.rows * shape.heads, num_keys = keys_of_tile(shape.dim);
@@ -31,10 +32,17 @@ ATTENTION_KERNEL(attention_scores,
     const Entries entries = {keys, key_scales, table + slot[unit.rows.first] * pages_per_slot, list, kv_heads, kv_head};
     float* tile = memory;
     float* queries = tile + num_keys * shape.dim;
-    load_queries(q, unit, shape, num_heads, queries);
+    // Of the tile's keys: found once, since that is two reads one after the other.
+    int64_t* places = reinterpret_cast<int64_t*>(queries + pitch * shape.dim);
+    bool loaded = false;
     for (int j = block_x() * num_keys; j < seen; j += grid_x() * num_keys) {
+        const int n = least(num_keys, seen - j);
         barrier();  // the tile before is used up
-        load_keys(entries, shape, first + j, least(num_keys, seen - j), num_keys, tile);
+        for (int key = thread_x(); key < n; key += threads_of_block()) places[key] = first_value(entries, shape, first + j + key);
+        if (!loaded) load_queries(q, unit, shape, num_heads, queries);
+        loaded = true;
+        barrier();
+        load_keys_from<8>(entries, shape, n, num_keys, tile, [&](int key) { return places[key]; });
         barrier();
         score_tile({tile, queries, num_keys, pitch, chunk_values(shape)}, shape.dim, scale, [&](int query, int key) {
             const int64_t row = unit.rows.first + query / shape.heads, head = unit.first_head + query % shape.heads;

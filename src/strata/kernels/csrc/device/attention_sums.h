@@ -31,7 +31,12 @@ STRATA_INLINE void one_block(const float* scores, const Entries& entries, const 
     for (int i = warp(); i < unit.queries; i += threads_of_block() / 32) {
         const int64_t at = partial_of(to, shape, unit, i, block);
         const int n = seen_here(seen, shape, unit, i, j0);
-        for (int j = lane(); j < n; j += 32) weights[i * kPitch + j] = scores[at * kBlock + j];
+        float score[kBlock / 32];  // asked for at once
+        UNROLL
+        for (int k = 0; k < kBlock / 32; ++k) score[k] = lane() + 32 * k < n ? scores[at * kBlock + lane() + 32 * k] : 0.0f;
+        UNROLL
+        for (int k = 0; k < kBlock / 32; ++k)
+            if (lane() + 32 * k < n) weights[i * kPitch + lane() + 32 * k] = score[k];
         float top, total;
         softmax(weights + i * kPitch, n, top, total);
         if (lane() == 0 && c0 == 0) {
@@ -71,6 +76,7 @@ ATTENTION_KERNEL(attention_sums,
                   int64_t heads, int64_t kv_heads, int64_t pages_per_slot, int64_t list_width, int64_t first_entry,
                   int64_t blocks, int64_t slice, int64_t queries, int64_t dim, int64_t unit_heads, int64_t unit_rows,
                   int64_t VALUES_PAGE, int64_t VALUES_TYPE)) {
+    in_turn();
     DYNAMIC_SHARED(float, memory);
     ATTENTION_SHAPE(shape, VALUES);
 #if defined(ATTENTION_SLICE)

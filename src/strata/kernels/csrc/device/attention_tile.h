@@ -94,24 +94,31 @@ STRATA_INLINE float value_of(const Chunk& chunk, const Shape& shape, int i) {
 // keys x 4 chunks on 32 banks, and four neighbouring keys side by side.
 STRATA_INLINE int key_place(int keys, int row, int chunk, int key) { return row * keys + (key ^ (chunk & 3) << 3); }
 
-// Keys j0 .. j0 + n - 1 to `tile`; `keys`, a multiple of 32, is what the tile is made for.
-STRATA_INLINE void load_keys(const Entries& entries, const Shape& shape, int j0, int n, int keys, float* tile) {
+// Keys 0 .. n - 1 to `tile`; `keys`, a multiple of 32, is what the tile is made for. Key k begins at value place(k). Each
+// thread asks for `batch` chunks at once.
+template <int batch, class Place>
+STRATA_INLINE void load_keys_from(const Entries& entries, const Shape& shape, int n, int keys, float* tile, const Place& place) {
     const int values = chunk_values(shape), chunks = shape.dim / values, across = keys / 8;
     const int groups = across * ((chunks + 3) / 4), warps = threads_of_block() / 32;
-    for (int group = warp(); group < groups; group += 4 * warps) {
-        Chunk held[4];
-        for (int b = 0; b < 4; ++b) {
+    for (int group = warp(); group < groups; group += batch * warps) {
+        Chunk held[batch];
+        UNROLL
+        for (int b = 0; b < batch; ++b) {
             const int at = group + b * warps, key = at % across * 8 + (lane() & 7), chunk = at / across * 4 + (lane() >> 3);
-            if (key < n && chunk < chunks)
-                held[b] = read_chunk(entries, shape, first_value(entries, shape, j0 + key) + chunk * values);
+            if (key < n && chunk < chunks) held[b] = read_chunk(entries, shape, place(key) + chunk * values);
         }
-        for (int b = 0; b < 4; ++b) {
+        UNROLL
+        for (int b = 0; b < batch; ++b) {
             const int at = group + b * warps, key = at % across * 8 + (lane() & 7), chunk = at / across * 4 + (lane() >> 3);
             if (key >= n || chunk >= chunks) continue;
             for (int i = 0; i < values; ++i)
                 tile[key_place(keys, chunk * values + i, chunk, key)] = value_of(held[b], shape, i);
         }
     }
+}
+
+STRATA_INLINE void load_keys(const Entries& entries, const Shape& shape, int j0, int n, int keys, float* tile) {
+    load_keys_from<4>(entries, shape, n, keys, tile, [&](int key) { return first_value(entries, shape, j0 + key); });
 }
 
 template <int Q>

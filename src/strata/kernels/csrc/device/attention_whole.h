@@ -94,6 +94,7 @@ ATTENTION_KERNEL(attention_whole,
                   int64_t rows, int64_t num_segments, int64_t heads, int64_t kv_heads, int64_t key_pages,
                   int64_t value_pages, int64_t list_width, float scale, int64_t queries, int64_t dim, int64_t unit_heads,
                   int64_t unit_rows, int64_t KEYS_PAGE, int64_t KEYS_TYPE, int64_t VALUES_PAGE, int64_t VALUES_TYPE)) {
+    in_turn();
     DYNAMIC_SHARED(float, memory);
     ATTENTION_SHAPE(key_shape, KEYS);
     ATTENTION_SHAPE(shape, VALUES);
