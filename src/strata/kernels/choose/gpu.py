@@ -8,11 +8,11 @@ before; log-probabilities are of logits that were fetched (sampling/sample.py).
 import torch
 
 from strata.kernels.choose.naive import MOST_VALUES
-from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import address, floats, integers
 from strata.kernels.views import DrawRows
 
-LARGEST, TOKENS = Kernel("choose", "choose_largest"), Kernel("choose", "choose_tokens")
+LARGEST, TOKENS = (Kernel("choose", name, early=True) for name in ("choose_largest", "choose_tokens"))
 TOKEN_THREADS = 1024
 PIECE = 8192
 """Logits of a row that one block looks through for the largest."""
@@ -41,7 +41,9 @@ def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = T
     tokens = device.empty(num_rows, dtype=torch.int32)
     weights = device.empty(num_rows, count if sampled else 0, dtype=torch.int64)
     source = floats(device, "draw: logits", logits, (num_rows, count))
-    device.launch(LARGEST, (pieces, num_rows, 1), THREADS, 0, source, values.data_ptr(), ids.data_ptr(), count, PIECE)
+    device.launch(
+        LARGEST, (pieces, num_rows, 1), TOKEN_THREADS, 0, source, values.data_ptr(), ids.data_ptr(), count, PIECE
+    )
     device.launch(
         TOKENS,
         (num_rows, 1, 1),

@@ -23,36 +23,47 @@ STRATA_INLINE bool likelier(const Candidate& a, const Candidate& b) {
     return a.value > b.value || (a.value == b.value && a.id < b.id);
 }
 
-// The likeliest of the block in thread 0; a candidate that is not a number wins. Both arrays hold a place per 32.
-STRATA_INLINE Candidate likeliest_of_block(Candidate best, float* values, int32_t* ids) {
+constexpr int32_t kNoId = 0x7fffffff;
+
+STRATA_INLINE Candidate likeliest_of_lanes(Candidate best) {
     for (int mask = 16; mask > 0; mask >>= 1) {
         const Candidate other = {shuffle_xor(best.value, mask), shuffle_xor(best.id, mask)};
-        if (other.value != other.value || likelier(other, best)) best = other;
-    }
-    if (lane() == 0) {
-        values[warp()] = best.value;
-        ids[warp()] = best.id;
-    }
-    barrier();
-    for (int w = 1; thread_x() == 0 && w < block_size() / 32; ++w) {
-        const Candidate other = {values[w], ids[w]};
         if (other.value != other.value || likelier(other, best)) best = other;
     }
     return best;
 }
 
-constexpr int32_t kNoId = 0x7fffffff;
+// The likeliest of the block in thread 0; a candidate that is not a number wins. Both arrays hold a place per 32.
+STRATA_INLINE Candidate likeliest_of_block(Candidate best, float* values, int32_t* ids) {
+    best = likeliest_of_lanes(best);
+    if (lane() == 0) {
+        values[warp()] = best.value;
+        ids[warp()] = best.id;
+    }
+    barrier();
+    if (warp() > 0) return best;
+    const bool is = lane() < block_size() / 32;
+    return likeliest_of_lanes({is ? values[lane()] : -infinity(), is ? ids[lane()] : kNoId});
+}
 
 // logits [rows, count] -> values, ids [rows, pieces]: the likeliest token of each piece. Grid: x pieces, y rows.
 STRATA_KERNEL(choose_largest, (const float* logits, float* values, int32_t* ids, int64_t count, int64_t each)) {
+    in_turn();
     SHARED(float, best_values, 32);
     SHARED(int32_t, best_ids, 32);
     const float* row = logits + block_y() * count;
     const int64_t begin = block_x() * each, end = begin + each < count ? begin + each : count;
     Candidate best = {-infinity(), kNoId};
-    for (int64_t i = begin + thread_x(); i < end; i += block_size()) {
-        const Candidate here = {row[i], static_cast<int32_t>(i)};
-        if (here.value != here.value || likelier(here, best)) best = here;
+    constexpr int batch = 8;  // asked for at once
+    for (int64_t from = begin + thread_x(); from < end; from += batch * block_size()) {
+        float held[batch];
+        UNROLL
+        for (int k = 0; k < batch; ++k) held[k] = from + k * block_size() < end ? row[from + k * block_size()] : -infinity();
+        UNROLL
+        for (int k = 0; k < batch; ++k) {
+            const Candidate here = {held[k], static_cast<int32_t>(from + k * block_size())};
+            if (from + k * block_size() < end && (here.value != here.value || likelier(here, best))) best = here;
+        }
     }
     best = likeliest_of_block(best, best_values, best_ids);
     if (thread_x() > 0) return;
@@ -273,6 +284,7 @@ STRATA_KERNEL_OF(kChooseThreads, choose_tokens,
                  (const float* logits, const float* best_values, const int32_t* best_ids, const float* temperature,
                   const int32_t* top_k, const double* top_p, const double* min_p, const double* uniform,
                   int64_t* weights, int32_t* tokens, int64_t count, int64_t pieces)) {
+    in_turn();
     SHARED(int32_t, bins, kDigits * kParts);
     SHARED(int64_t, sums, 33);
     SHARED(int64_t, found, 4);
