@@ -21,7 +21,7 @@ from strata.experts.split import Split
 from strata.kernels.device import Device
 from strata.kernels.experts import prompt
 from strata.kernels.experts.gpu import combine as combine_here
-from strata.kernels.experts.gpu import group, pair_results
+from strata.kernels.experts.gpu import pair_results
 from strata.kernels.experts.table import ExpertTable
 from strata.kernels.rendezvous.answerer import Answer, Answerer
 from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
@@ -88,9 +88,11 @@ class GpuExperts:
         calls = self.calls[layer]
         for first in range(0, len(x), MOST_ROWS):
             part = slice(first, first + MOST_ROWS)
-            ways = place(self.device, self.desk, layer, placement, x[part], ids[part])
+            # All rows as they are: what was quantised beside them is found by their identity.
+            some = x if len(x) <= MOST_ROWS else x[part]
+            ways, grouped = place(self.device, self.desk, layer, placement, some, ids[part])
             results = self.device.empty(*ids[part].shape, x.shape[1])
-            pair_results(self.device, x[part], group(self.device, ids[part], calls), calls, results)
+            pair_results(self.device, some, grouped, calls, results)
             combine(self.device, self.desk, layer, results, weights[part], ways, y[part])
         return y
 

@@ -50,10 +50,10 @@ class Scene:
         return place(self.device, self.desk, 1, self.placement, x, ids)
 
     def run(self, x, ids, weights):
-        ways = self.place(x, ids)
+        ways, grouped = self.place(x, ids)
         call = described(self.desk.call, self.bank)
         results = torch.full((*ids.shape, HIDDEN), np.nan)
-        pair_results(self.device, x, group(self.device, ids, call), call, results)
+        pair_results(self.device, x, grouped, call, results)
         y = torch.full_like(x, np.nan)
         combine(self.device, self.desk, 1, results, weights, ways, y)
         return y
@@ -87,15 +87,27 @@ TIERS = [0, 1, 2, 1, 0, 1, 2]
 SHARE = [0, 1, 1, 2, 2, 3, 3, 3]
 
 
+def used_jobs(grouped):
+    """The jobs' words that are written."""
+    count = int(grouped.jobs[0])
+    jobs = grouped.jobs[4:].view(-1, 12)[:count].clone()
+    jobs[:, 2:4] = 0
+    for job in jobs:
+        job[4 + int(job[1]) :] = 0
+    return jobs
+
+
 @pytest.mark.parametrize("order", [0, 5])
 @pytest.mark.parametrize("rows", [1, 3, 4])
-def test_place_decides_as_its_specification(scene, rows, order):
+def test_place_decides_as_its_specification(scene, bank, rows, order):
     s = scene(TIERS, SHARE, order=order, threads=False)
     for seed in range(4):
         x, ids, _ = routed(rows, 3, seed)
         s.desk.ledger.zero_(), s.desk.uses.zero_()
         expected = naive.place(ids.numpy(), s.tiers, SHARE)
-        assert np.array_equal(s.place(x, ids).numpy(), expected.ways)
+        ways, grouped = s.place(x, ids)
+        assert np.array_equal(ways.numpy(), expected.ways)
+        assert torch.equal(used_jobs(grouped), used_jobs(group(s.device, ids, described(s.desk.call, bank))))
         ledger = s.desk.ledger[1].tolist()
         assert ledger[0:3] == expected.entries() and ledger[3:6] == ledger[6:9] == expected.experts()
         assert s.desk.uses[1].tolist() == np.bincount(ids.numpy().reshape(-1), minlength=EXPERTS).tolist()
@@ -123,7 +135,7 @@ def test_more_experts_than_threads(bank):
     desk = Desk.of(torch.device("cpu"), box, 1, experts, COLUMNS, 0)
     ids = np.stack([rng.permutation(experts)[:16] for _ in range(32)]).astype(np.int32)
     placement = Placement(entries, torch.from_numpy(share))
-    ways = place(HostDevice(7), desk, 0, placement, torch.zeros(32, 32), torch.from_numpy(ids))
+    ways, _ = place(HostDevice(7), desk, 0, placement, torch.zeros(32, 32), torch.from_numpy(ids))
     assert np.array_equal(ways.numpy(), naive.place(ids, tiers, share).ways)
 
 

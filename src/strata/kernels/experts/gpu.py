@@ -56,20 +56,24 @@ def experts(
     for start in range(0, rows, WINDOW):
         part = slice(start, min(start + WINDOW, rows))
         results = device.empty(part.stop - start, top_k, table.hidden)
-        pair_results(device, x[part], group(device, ids[part], table), table, results)
+        some = x if rows <= WINDOW else x[part]  # as it is: what was quantised beside it is found by its identity
+        pair_results(device, some, group(device, ids[part], table), table, results)
         combine(device, results, weights[part], y[part])
     return y
 
 
+def ungrouped(device: Device, rows: int, top_k: int) -> Grouped:
+    """Room for the jobs of so many pairs."""
+    return Grouped(device.empty(4 + JOB_WORDS * rows * top_k, dtype=torch.int32), rows, top_k)
+
+
 def group(device: Device, ids: torch.Tensor, table: ExpertTable) -> Grouped:
     """The pairs of ids int32 [rows, top_k], rows at most WINDOW, by the experts that this device computes."""
-    rows, top_k = ids.shape
-    pairs = rows * top_k
-    jobs = device.empty(4 + JOB_WORDS * pairs, dtype=torch.int32)
+    grouped = ungrouped(device, *ids.shape)
     kernel = Kernel("experts", "group_pairs", early=True)
-    known = (ids.data_ptr(), pairs, table.entries.data_ptr(), jobs.data_ptr())
-    device.launch(kernel, (1, 1, 1), THREADS, 8 * pairs, *known)
-    return Grouped(jobs, rows, top_k)
+    known = (ids.data_ptr(), grouped.pairs, table.entries.data_ptr(), grouped.jobs.data_ptr())
+    device.launch(kernel, (1, 1, 1), THREADS, 8 * grouped.pairs, *known)
+    return grouped
 
 
 def pair_results(device: Device, x: torch.Tensor, grouped: Grouped, table: ExpertTable, results: torch.Tensor) -> None:

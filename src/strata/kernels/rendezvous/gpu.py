@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.experts.gpu import Grouped, ungrouped
 from strata.kernels.rendezvous.mailbox import Mailbox
 
 PLACE = Kernel("rendezvous", "rendezvous_place", early=True)
@@ -57,27 +58,30 @@ class Placement:
 
 def place(
     device: Device, desk: Desk, layer: int, placement: Placement, x: torch.Tensor, ids: torch.Tensor
-) -> torch.Tensor:
-    """Sort the call's experts, fill `desk.call`, ask the CPU for its part -> ways int32 [T, k] (naive.Way).
+) -> tuple[torch.Tensor, Grouped]:
+    """Sort the call's experts, fill `desk.call`, ask the CPU for its part.
+
+    -> ways int32 [T, k] (naive.Way), and the pairs by expert that this device computes.
 
     x float32 [T, hidden] and ids int32 [T, k] are on the device, T and T * k within the mailbox's sizes, every id below
     the number of experts.
     """
     rows, top_k = ids.shape
     experts = len(placement.entries)
-    ways = device.empty(rows, top_k, dtype=torch.int32)
+    ways, grouped = device.empty(rows, top_k, dtype=torch.int32), ungrouped(device, rows, top_k)
     box = desk.mailbox
     device.launch(
         PLACE,
         (1, 1, 1),
         THREADS,
-        8 * experts,
+        8 * (experts + grouped.pairs),
         ids.data_ptr(),
         x.data_ptr(),
         placement.entries.data_ptr(),
         placement.share.data_ptr(),
         desk.call.data_ptr(),
         ways.data_ptr(),
+        grouped.jobs.data_ptr(),
         desk.encounter.data_ptr(),
         desk.ledger[layer].data_ptr(),
         desk.uses[layer].data_ptr(),
@@ -90,7 +94,7 @@ def place(
         x.shape[1],
         layer,
     )
-    return ways
+    return ways, grouped
 
 
 def combine(

@@ -2,7 +2,7 @@
 
 import torch
 
-from strata.kernels.device import GROUP, Device, Kernel
+from strata.kernels.device import THREADS, Device, Kernel
 from strata.kernels.device_addresses import floats
 
 ROUTE = Kernel("route", "route", early=True)
@@ -18,12 +18,11 @@ def route(device: Device, logits: torch.Tensor, top_k: int, renormalise: bool) -
     device.launch(
         ROUTE,
         (num_rows, 1, 1),
-        GROUP,
+        THREADS,
         8 * num_experts + 4 * top_k,
         floats(device, "route: logits", logits, (num_rows, num_experts)),
         ids.data_ptr(),
         weights.data_ptr(),
-        num_rows,
         num_experts,
         top_k,
         int(renormalise),

@@ -2,7 +2,7 @@
 // computes (kernels/rendezvous/gpu.py has the shapes).
 //
 //     place     one block: sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the
-//               entries that the expert kernels work from, and publishes the CPU's part
+//               entries and jobs that the expert kernels work from, and publishes the CPU's part
 //     combine   waits for the CPU's part when there is one, and adds up all experts in rank order
 //
 // A call without CPU experts meets nobody. The wait is bounded: after `limit_ns` the call is poisoned, nothing waits any
@@ -11,7 +11,7 @@
 
 #include "../mailbox.h"
 #include "clock.h"
-#include "expert_table.h"
+#include "grouping.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
@@ -47,89 +47,155 @@ STRATA_INLINE void publish_rows(const float* x, float* to, int64_t count) {
 }
 
 constexpr int place_threads = 256;
+constexpr int place_held = 2;  // entries of the table that a thread asks for before it knows whether they are used
 
-// The tier of an entry of `table` says where its bytes lie; in `call` it is 0 for what the GPU computes. `share[m]` of m
-// missing experts go over PCIe, as far as they are pinned. Dynamic shared memory: int32 [2 * experts].
+// What the threads of `place` share.
+struct Placing {
+    int32_t* used;    // [experts] entries of the call
+    int32_t* way;     // [experts] the tier of each, then its way
+    int32_t* totals;  // [7] distinct by way, entries by way, missing
+    int32_t* pinned;  // [place_threads / 32]
+    int32_t wanted;   // pinned misses that go over PCIe
+    int32_t earlier;  // pinned misses among the experts before
+};
+
+// Decides for expert `e`, this thread's, of a round of place_threads experts.
+STRATA_INLINE void place_expert(Placing& p, int64_t e, bool exists, const ExpertEntry* entry, ExpertEntry* call, int32_t* uses) {
+    const bool here = exists && p.used[e] != 0, candidate = here && p.way[e] == in_pinned;
+    int32_t rank = p.earlier;
+    if (p.wanted != 0) {  // for all threads alike
+        const uint32_t candidates = ballot(candidate);
+        if (lane() == 0) p.pinned[warp()] = count_bits(candidates);
+        barrier();
+        rank += count_bits(candidates & ((1u << lane()) - 1));
+        for (int w = 0; w < place_threads / 32; ++w) {
+            if (w < warp()) rank += p.pinned[w];
+            p.earlier += p.pinned[w];
+        }
+        barrier();
+    }
+    if (!here) return;
+    const int32_t found = p.way[e] == in_frame ? by_frame : candidate && rank < p.wanted ? by_pcie : by_cpu;
+    p.way[e] = found;
+    atomic_add(uses + e, p.used[e]);
+    atomic_add(p.totals + found, 1);
+    atomic_add(p.totals + 3 + found, p.used[e]);
+    ExpertEntry placed = *entry;
+    placed.formats = (placed.formats & 0xffffff) | (found == by_cpu ? int64_t{in_host} << 24 : 0);
+    call[e] = placed;
+}
+
+// Leaves the CPU the rows and its entries of the call.
+STRATA_INLINE void ask_cpu(const Placing& p, const int32_t* chosen, const float* x, Encounter* encounter, Mailbox* box,
+                           int32_t* box_ids, float* box_x, int64_t rows, int64_t top_k, int64_t hidden, int64_t layer) {
+    for (int64_t i = thread_x(); i < rows * top_k; i += place_threads)
+        box_ids[i] = p.way[chosen[i]] == by_cpu ? chosen[i] : -1;
+    publish_rows(x, box_x, rows * hidden);
+    fence_system();
+    barrier();
+    if (thread_x() != 0) return;
+    encounter->requests += 1;
+    encounter->waiting = encounter->requests;
+    box->layer = layer;
+    box->rows = rows;
+    box->top_k = top_k;
+    fence_system();
+    store_volatile(&box->request, encounter->requests);
+}
+
+// The tier of an entry of `table` says where its bytes lie; in `call` it is 0 for what the GPU computes, and `jobs` has
+// the pairs of those. `share[m]` of m missing experts go over PCIe, as far as they are pinned. One block; dynamic shared
+// memory: int32 [2 * (experts + rows * top_k)].
 STRATA_KERNEL_OF(place_threads, rendezvous_place,
                  (const int32_t* ids, const float* x, const ExpertEntry* table, const int32_t* share, ExpertEntry* call,
-                  int32_t* ways, Encounter* encounter, Ledger* ledger, int32_t* uses, Mailbox* box, int32_t* box_ids,
-                  float* box_x, int64_t rows, int64_t top_k, int64_t experts, int64_t hidden, int64_t layer)) {
-    in_turn();
+                  int32_t* ways, Jobs* jobs, Encounter* encounter, Ledger* ledger, int32_t* uses, Mailbox* box,
+                  int32_t* box_ids, float* box_x, int64_t rows, int64_t top_k, int64_t experts, int64_t hidden,
+                  int64_t layer)) {
+    start_next();
     DYNAMIC_SHARED(int32_t, used);
-    int32_t* const way = used + experts;
-    SHARED(int32_t, totals, 7);  // distinct by way, entries by way, missing
+    int32_t *const way = used + experts, *const chosen = way + experts;
+    SHARED(int32_t, totals, 7);
     SHARED(int32_t, pinned, place_threads / 32);
-    const int me = thread_x();
-    const int64_t entries = rows * top_k;
+    const int me = thread_x(), entries = static_cast<int>(rows * top_k);
+    int32_t* const expert = chosen + entries;
 
-    // `way` holds the tiers first: they are asked for before it is known which are needed.
-    for (int64_t e = me; e < experts; e += place_threads) {
-        used[e] = 0;
-        way[e] = tier_of(table[e]);
+    ExpertEntry held[place_held];  // the host alone writes the table, between steps
+    UNROLL
+    for (int k = 0; k < place_held; ++k) {
+        const int64_t e = me + k * place_threads;
+        if (e < experts) held[k] = table[e];
+        if (e < experts) used[e] = 0, way[e] = tier_of(held[k]);
     }
+    for (int64_t e = me + place_held * place_threads; e < experts; e += place_threads) used[e] = 0, way[e] = tier_of(table[e]);
     if (me < 7) totals[me] = 0;
+    after_previous();
+    const int64_t now = me == place_threads - 1 ? clock_ns() : 0;
     // Where a thread counts up in the ledger: a way's experts, a way's entries, the calls.
     int64_t* const counter = me < 3 ? ledger->experts + me : me < 6 ? ledger->entries + (me - 3) : &ledger->calls;
     const int64_t counted = me < 7 ? *counter : 0;
+    for (int i = me; i < entries; i += place_threads) chosen[i] = ids[i];
     barrier();
-    for (int64_t i = me; i < entries; i += place_threads) atomic_add(used + ids[i], 1);
-    barrier();
-    for (int64_t e = me; e < experts; e += place_threads)
-        if (used[e] != 0 && way[e] != in_frame) atomic_add(totals + 6, 1);
+    for (int i = me; i < entries; i += place_threads) {
+        const bool first = atomic_add(used + chosen[i], 1) == 0;
+        if (first && way[chosen[i]] != in_frame) atomic_add(totals + 6, 1);
+    }
     barrier();
 
-    const int32_t wanted = share[totals[6]];
-    int32_t earlier = 0;  // pinned misses before this round's experts
-    for (int64_t base = 0; base < experts; base += place_threads) {
-        const int64_t e = base + me;
-        const bool here = e < experts && used[e] != 0;
-        const bool candidate = here && way[e] == in_pinned;
-        const uint32_t candidates = ballot(candidate);
-        if (lane() == 0) pinned[warp()] = count_bits(candidates);
-        barrier();
-        int32_t rank = earlier + count_bits(candidates & ((1u << lane()) - 1));
-        for (int w = 0; w < place_threads / 32; ++w) {
-            if (w < warp()) rank += pinned[w];
-            earlier += pinned[w];
-        }
-        if (here) {
-            const int32_t found = way[e] == in_frame ? by_frame : candidate && rank < wanted ? by_pcie : by_cpu;
-            way[e] = found;
-            uses[e] += used[e];
-            atomic_add(totals + found, 1);
-            atomic_add(totals + 3 + found, used[e]);
-            ExpertEntry entry = table[e];
-            entry.formats = (entry.formats & 0xffffff) | (found == by_cpu ? int64_t{in_host} << 24 : 0);
-            call[e] = entry;
-        }
-        barrier();
+    Placing p = {used, way, totals, pinned, totals[6] != 0 ? share[totals[6]] : 0, 0};
+    UNROLL
+    for (int k = 0; k < place_held; ++k) {
+        const int64_t e = me + k * place_threads;
+        if (k * place_threads < experts) place_expert(p, e, e < experts, &held[k], call, uses);
     }
+    for (int64_t base = place_held * place_threads; base < experts; base += place_threads)
+        place_expert(p, base + me, base + me < experts, table + base + me, call, uses);
+    barrier();
 
-    const bool asks = totals[by_cpu] != 0;
-    for (int64_t i = me; i < entries; i += place_threads) {
-        const bool cpu = way[ids[i]] == by_cpu;
-        ways[i] = way[ids[i]];
-        if (asks) box_ids[i] = cpu ? ids[i] : -1;
-    }
-    if (asks) {
-        publish_rows(x, box_x, rows * hidden);
-        fence_system();
-        barrier();
-    }
+    if (me == 0) encounter->waiting = 0;
+    if (totals[by_cpu] != 0) ask_cpu(p, chosen, x, encounter, box, box_ids, box_x, rows, top_k, hidden, layer);
     if (me < 7) *counter = counted + (me < 6 ? totals[me] : 1);
     if (me < 3) ledger->last[me] = totals[me];
-    if (me != 0) return;
-    encounter->waiting = 0;
-    if (asks) {
-        encounter->requests += 1;
-        encounter->waiting = encounter->requests;
-        box->layer = layer;
-        box->rows = rows;
-        box->top_k = top_k;
-        fence_system();
-        store_volatile(&box->request, encounter->requests);
+    for (int i = me; i < entries; i += place_threads) {
+        const int32_t found = way[chosen[i]];
+        ways[i] = found;
+        expert[i] = found == by_cpu ? -1 : chosen[i];
     }
-    encounter->placed_ns = clock_ns();
+    barrier();
+    write_jobs(expert, chosen, entries, jobs);
+    if (me == place_threads - 1) encounter->placed_ns = now;
+}
+
+// Waits until the CPU has answered `request`; nobody waits once a call is poisoned.
+STRATA_INLINE void wait_for_answer(int64_t request, Encounter* encounter, Mailbox* box, int64_t began, int64_t limit_ns) {
+    if (load_volatile(&encounter->poisoned) == 0) {
+        while (load_volatile(&box->reply) < request) {
+            if (clock_ns() - began < limit_ns && load_volatile(&encounter->poisoned) == 0) continue;
+            store_volatile(&encounter->poisoned, request);
+            store_volatile(&box->poison, request);
+            break;
+        }
+    }
+    fence_system();
+}
+
+// Ranks of a row that are asked for at once.
+constexpr int combine_batch = 12;
+
+struct Ranks {
+    float one[combine_batch], weight[combine_batch];
+    int32_t way[combine_batch];
+};
+
+// Entries from `entry` on, `count` of them: of the CPU's, what `outputs` holds is not used.
+STRATA_INLINE void ask_ranks(Ranks& ranks, const float* outputs, const float* weights, const int32_t* ways, int64_t entry,
+                             int64_t count, int64_t hidden, int64_t column) {
+    UNROLL
+    for (int k = 0; k < combine_batch; ++k) {
+        const bool is = k < count;
+        ranks.way[k] = is ? ways[entry + k] : by_frame;
+        ranks.weight[k] = is ? weights[entry + k] : 0.0f;
+        ranks.one[k] = is ? outputs[(entry + k) * hidden + column] : 0.0f;
+    }
 }
 
 // One block per 256 columns (x) and row (y). outputs [rows, top_k, hidden]: what the GPU computed.
@@ -137,50 +203,36 @@ STRATA_KERNEL(rendezvous_combine,
               (const float* outputs, const float* weights, const int32_t* ways, Encounter* encounter, Ledger* ledger,
                Mailbox* box, const float* answers, float* y, int64_t top_k, int64_t hidden, int64_t limit_ns)) {
     in_turn();
-    SHARED(int64_t, request, 1);
-    const bool first = block_x() == 0 && block_y() == 0;
-    if (thread_x() == 0) {
-        request[0] = encounter->waiting;
-        const int64_t began = clock_ns();
-        if (first) {
-            ledger->gpu_ns = began - encounter->placed_ns;
-            ledger->wait_ns = 0;
-        }
-        if (request[0] != 0 && load_volatile(&encounter->poisoned) == 0) {
-            while (load_volatile(&box->reply) < request[0]) {
-                if (clock_ns() - began < limit_ns && load_volatile(&encounter->poisoned) == 0) continue;
-                store_volatile(&encounter->poisoned, request[0]);
-                store_volatile(&box->poison, request[0]);
-                break;
-            }
-            fence_system();
-            if (first) ledger->wait_ns = clock_ns() - began;
-        }
-    }
+    SHARED(int64_t, asked, 1);
+    const bool first = block_x() == 0 && block_y() == 0 && thread_x() == 0;
+    const int64_t began = first ? clock_ns() : 0, placed = first ? encounter->placed_ns : 0;
+    if (thread_x() == 0) asked[0] = encounter->waiting;
+    const int64_t column = static_cast<int64_t>(block_x()) * block_size() + thread_x(), row = block_y();
+    const int64_t at = column < hidden ? column : hidden - 1;
+    Ranks ranks;
+    ask_ranks(ranks, outputs, weights, ways, row * top_k, top_k, hidden, at);
     barrier();
-    const int64_t column = static_cast<int64_t>(block_x()) * block_size() + thread_x();
-    if (column >= hidden) return;
-    const int64_t row = block_y();
-    constexpr int batch = 8;  // ranks that are asked for at once; of the CPU's, what `outputs` holds is not used
+    const int64_t request = asked[0];
+    int64_t waited = 0;
+    if (request != 0) {  // for all threads alike
+        if (thread_x() == 0) wait_for_answer(request, encounter, box, first ? began : clock_ns(), limit_ns);
+        if (first) waited = clock_ns() - began;
+        barrier();
+    }
     float sum = 0.0f;
-    for (int64_t rank = 0; rank < top_k; rank += batch) {
-        float one[batch], weight[batch];
-        int32_t way[batch];
-        const int64_t entry = row * top_k + rank, at = entry * hidden + column;
+    for (int64_t rank = 0; rank < top_k; rank += combine_batch) {
+        const int64_t entry = row * top_k + rank;
+        if (rank > 0) ask_ranks(ranks, outputs, weights, ways, entry, top_k - rank, hidden, at);
         UNROLL
-        for (int k = 0; k < batch; ++k) {
-            const bool is = rank + k < top_k;
-            way[k] = is ? ways[entry + k] : by_frame;
-            weight[k] = is ? weights[entry + k] : 0.0f;
-            one[k] = is ? outputs[at + k * hidden] : 0.0f;
-        }
-        UNROLL
-        for (int k = 0; k < batch; ++k) {
-            if (way[k] == by_cpu) one[k] = load_volatile(answers + at + k * hidden);
-            if (rank + k < top_k) sum = fma(weight[k], one[k], sum);
+        for (int k = 0; k < combine_batch; ++k) {
+            if (ranks.way[k] == by_cpu) ranks.one[k] = load_volatile(answers + (entry + k) * hidden + at);
+            if (rank + k < top_k) sum = fma(ranks.weight[k], ranks.one[k], sum);
         }
     }
-    y[row * hidden + column] = sum;
+    if (column < hidden) y[row * hidden + column] = sum;
+    if (!first) return;
+    ledger->gpu_ns = began - placed;
+    ledger->wait_ns = waited;
 }
 
 }  // namespace strata::STRATA_ISA

@@ -8,9 +8,12 @@
 // Loops that a GPU's compiler has to unroll, or must not; the host's decides for itself.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define UNROLL _Pragma("unroll")
+#define STRATA_PRAGMA(text) _Pragma(#text)
+#define UNROLL_BY(count) STRATA_PRAGMA(unroll count)
 #define KEEP_ROLLED _Pragma("unroll 1")
 #else
 #define UNROLL
+#define UNROLL_BY(count)
 #define KEEP_ROLLED
 #endif
 
