@@ -46,7 +46,7 @@ def poisoned() -> Iterator[None]:
     """Uninitialised tensors hold NaN (floats) or a wild number (integers), so that unwritten places show."""
 
     def fill(x: torch.Tensor) -> torch.Tensor:
-        return x.fill_(float("nan") if x.is_floating_point() else 1_234_567)
+        return x.fill_(float("nan") if x.is_floating_point() else 171 if x.dtype is torch.uint8 else 1_234_567)
 
     def empty(*shape: object, **options: object) -> torch.Tensor:
         return fill(real_empty(*shape, **options))  # type: ignore[call-overload]

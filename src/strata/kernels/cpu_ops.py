@@ -54,6 +54,18 @@ class CpuOps:
         """See Ops.rms_norm."""
         return norm_cpu.rms_norm(self.native, x, weight, eps, group)
 
+    def gated_norm(
+        self,
+        kind: Activation,
+        gate: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        eps: float,
+        group: int,
+    ) -> torch.Tensor:
+        """See Ops.gated_norm: two operations here."""
+        return self.gate(kind, gate, self.rms_norm(x, weight, eps, group).view(gate.shape))
+
     def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
         """See Ops.l2_norm."""
         return norm_cpu.l2_norm(self.native, x, eps, scale)

@@ -16,6 +16,7 @@ from strata.kernels import nvrtc
 from strata.kernels.cubins import cached
 from strata.kernels.cuda_program import CudaProgram, GraphPool, new_pool
 from strata.kernels.device import Kernel
+from strata.kernels.prepared import Prepared
 from strata.kernels.residency import Residency
 from strata.kernels.views import Weight
 
@@ -49,6 +50,7 @@ class CudaDevice:
         self.launches = 0
         self._pool: GraphPool | None = None
         self.residency = Residency(self.torch_device)
+        self.prepared = Prepared()
         self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
         self._modules: dict[str, Any] = {}
         self._functions: dict[Kernel, Any] = {}

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from strata.kernels.prepared import Prepared
 from strata.kernels.step_program import StepProgram
 from strata.kernels.views import Weight
 
@@ -42,6 +43,11 @@ class Device(Protocol):
     @property
     def processors(self) -> int:
         """Blocks that run at once, at least."""
+        ...
+
+    @property
+    def prepared(self) -> Prepared:
+        """Quantised rows of results."""
         ...
 
     @property

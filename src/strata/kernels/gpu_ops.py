@@ -74,6 +74,18 @@ class GpuOps:
         """See Ops.rms_norm."""
         return norm_gpu.rms_norm(self.device, x, weight, eps, group)
 
+    def gated_norm(
+        self,
+        kind: Activation,
+        gate: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        eps: float,
+        group: int,
+    ) -> torch.Tensor:
+        """See Ops.gated_norm."""
+        return norm_gpu.gated_norm(self.device, kind, gate, x, weight, eps, group)
+
     def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
         """See Ops.l2_norm."""
         return norm_gpu.l2_norm(self.device, x, eps, scale)

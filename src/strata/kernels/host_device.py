@@ -11,6 +11,7 @@ import torch
 from strata.kernels import _simt
 from strata.kernels.device import Kernel
 from strata.kernels.host_program import HostProgram, Launch
+from strata.kernels.prepared import Prepared
 from strata.kernels.residency import Residency
 from strata.kernels.views import Weight
 
@@ -30,6 +31,7 @@ class HostDevice:
         self.recorded: list[Launch] | None = None
         self.kept: list[torch.Tensor] | None = None
         self.residency = Residency(self.torch_device)
+        self.prepared = Prepared()
 
     @property
     def resident_bytes(self) -> int:

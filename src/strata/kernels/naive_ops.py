@@ -49,6 +49,18 @@ class NaiveOps:
         """See Ops.rms_norm."""
         return norm_naive.rms_norm(x, weight, eps, group)
 
+    def gated_norm(
+        self,
+        kind: Activation,
+        gate: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        eps: float,
+        group: int,
+    ) -> torch.Tensor:
+        """See Ops.gated_norm."""
+        return norm_naive.gated_norm(kind, gate, x, weight, eps, group)
+
     def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
         """See Ops.l2_norm."""
         return norm_naive.l2_norm(x, eps, scale)

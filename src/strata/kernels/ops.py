@@ -53,6 +53,21 @@ class Ops(Protocol):
         """
         ...
 
+    def gated_norm(
+        self,
+        kind: Activation,
+        gate: torch.Tensor,
+        x: torch.Tensor,
+        weight: torch.Tensor | None,
+        eps: float,
+        group: int,
+    ) -> torch.Tensor:
+        """activate(kind, gate) * rms_norm(x, weight, eps, group), by each operation's rules -> [T, D].
+
+        gate [T, D]; x [T, ..., d] of as many values, in the same order; the last axis d is a multiple of `group`.
+        """
+        ...
+
     def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
         """x / sqrt(sum(x^2) + eps) * scale over the last axis, reduced as in rms_norm."""
         ...

@@ -106,4 +106,4 @@ class DeltaNet:
 
     def gated_norm(self, ops: Ops, o: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         """norm(o) * act(z): norm first, gate after -> [T, value_heads * value_dim]."""
-        return ops.gate(self.gate, z, self.norm(ops, o).view(z.shape))
+        return self.norm.gated(ops, self.gate, z, o)

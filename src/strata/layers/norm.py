@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.kernels.ops import Ops
+from strata.kernels.ops import Activation, Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +17,7 @@ class RmsNorm:
 
     def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
         return ops.rms_norm(x, self.weight, self.eps, self.group)
+
+    def gated(self, ops: Ops, kind: Activation, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """kind(gate) * y, in the shape of `gate` [T, D]."""
+        return ops.gated_norm(kind, gate, x, self.weight, self.eps, self.group)

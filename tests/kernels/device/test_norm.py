@@ -7,6 +7,7 @@ from kernels.device.device_cases import on_device
 from kernels.layer_cases import normal, same_bits
 from strata.kernels.host_device import HostDevice
 from strata.kernels.norm import gpu, naive
+from strata.kernels.ops import Activation
 
 CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (2, 300, 300), (3, 2048, 2048), (1, 10500, 10500)]
 """rows, width, group: narrow and wide, with lanes that have no element in the last round, wider than threads keep"""
@@ -17,6 +18,16 @@ def test_rms_norm(rows: int, width: int, group: int) -> None:
     x = normal(1, rows, width)
     for weight in (None, normal(2, width), normal(3, group)):
         on_device(lambda d, w=weight: [gpu.rms_norm(d, x, w, 1e-6, group)], [naive.rms_norm(x, weight, 1e-6, group)])
+
+
+@pytest.mark.parametrize("kind", gpu.GATED)
+@pytest.mark.parametrize(("heads", "group"), [(2, 5), (3, 128), (1, 300)])
+def test_gated_norm(kind: Activation, heads: int, group: int) -> None:
+    x, gate = normal(1, 3, heads, group), normal(7, 3, heads * group)
+    for weight in (None, normal(2, group)):
+        expected = naive.gated_norm(kind, gate, x, weight, 1e-6, group)
+        on_device(lambda d, w=weight: [gpu.gated_norm(d, kind, gate, x, w, 1e-6, group)], [expected])
+    assert not same_bits(gpu.gated_norm(HostDevice(), kind, gate.flip(0), x, None, 1e-6, group), expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (3, 2, 33), (2, 700)])
@@ -47,5 +58,9 @@ def test_wrong_shapes_are_refused() -> None:
         gpu.rms_norm(device, x, None, 1e-6, 64)
     with pytest.raises(ValueError, match="rms_norm: weight"):
         gpu.rms_norm(device, x, normal(2, 33), 1e-6, 32)
+    with pytest.raises(ValueError, match="gated_norm: rows of 96 values"):
+        gpu.gated_norm(device, "silu", x, x, None, 1e-6, 64)
+    with pytest.raises(ValueError, match="gated_norm: 96 values for 192 gates"):
+        gpu.gated_norm(device, "silu", x, x[:1], None, 1e-6, 32)
     with pytest.raises(ValueError, match="row_dot: b"):
         gpu.row_dot(device, x, normal(2, 2, 95))

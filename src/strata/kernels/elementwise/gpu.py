@@ -5,6 +5,7 @@ import torch
 from strata.kernels.activate.gpu import KINDS
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
+from strata.kernels.linear.launch import beside
 from strata.kernels.ops import Activation
 
 ADD, DIVIDE, MULTIPLY, SIGNED_ROOT, DELTA_RATES, SPREAD = (
@@ -46,7 +47,8 @@ def gate(device: Device, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> 
     out = device.empty(*x.shape)
     count = out.numel()
     left, right = floats(device, "gate: g", g, x.shape), floats(device, "gate: x", x, x.shape)
-    device.launch(GATE[kind], blocks_for(count), THREADS, 0, left, right, out.data_ptr(), count)
+    places = out.data_ptr(), *beside(device, out)
+    device.launch(GATE[kind], blocks_for(count), THREADS, 0, left, right, *places, count, max(1, out.shape[-1]))
     return out
 
 

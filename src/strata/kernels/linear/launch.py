@@ -6,6 +6,7 @@ import torch
 
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.exact import BLOCK, LANES
+from strata.kernels.prepared import Layouts
 from strata.quant.format import QuantFormat
 
 LINES = 2
@@ -13,6 +14,9 @@ LINES = 2
 
 MOST_ROWS = 8
 """Rows of x that share one reading of the weights; more rows are done in several groups."""
+
+PREPARED_ROWS = 32
+"""Rows up to which results are quantised as they are made; a prompt's products read other layouts."""
 
 MOST_GROUPS = 16
 """Groups of lanes of a block; a launch has one block for each processor."""
@@ -98,7 +102,25 @@ def records(device: Device, rows: int, cols: int, sub: int, formats: set[QuantFo
     """Memory for quantised rows (csrc/device/quantised_rows.h) if one of the formats needs them with this `sub`."""
     if not any(fmt.kind == "codes" and fmt.sub == sub for fmt in formats):
         return None
+    return record_room(device, rows, cols, sub)
+
+
+def record_room(device: Device, rows: int, cols: int, sub: int) -> torch.Tensor:
+    """Memory for quantised rows with this `sub`."""
     return device.empty(rows, -(-cols // (LANES * sub)), LANES * (sub + 8), dtype=torch.uint8)
+
+
+def beside(device: Device, y: torch.Tensor) -> tuple[int, int]:
+    """Addresses at which whoever makes y [rows, cols] also writes its quantised rows (csrc/device/beside.h).
+
+    `quantise` finds them then. Zeros where y is not a few rows of whole blocks.
+    """
+    if y.ndim != 2 or not 0 < y.shape[0] <= PREPARED_ROWS or y.shape[1] % BLOCK:
+        return 0, 0
+    rows, cols = y.shape
+    layouts = Layouts(record_room(device, rows, cols, 32), record_room(device, rows, cols, 16))
+    device.prepared.keep(y, layouts)
+    return layouts.by32.data_ptr(), layouts.by16.data_ptr()
 
 
 def address_of(x: torch.Tensor | None) -> int:
@@ -109,6 +131,9 @@ def address_of(x: torch.Tensor | None) -> int:
 def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Inputs:
     """x [rows, cols] for products with weights of these formats; ValueError when codes meet no whole blocks of x."""
     rows, cols = x.shape
+    known = device.prepared.find(x)
+    if known is not None:
+        return Inputs(x, known.by32, known.by16)
     inputs = Inputs(x, records(device, rows, cols, 32, formats), records(device, rows, cols, 16, formats))
     if inputs.by32 is None and inputs.by16 is None:
         return inputs

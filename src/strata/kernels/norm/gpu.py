@@ -4,10 +4,15 @@ import torch
 
 from strata.kernels.device import GROUP, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
+from strata.kernels.linear.launch import beside
+from strata.kernels.ops import Activation
 
 RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
     Kernel("norm", name, early=True) for name in ("rms_norm_narrow", "rms_norm_wide", "l2_norm", "row_dot")
 )
+GATED: dict[Activation, Kernel] = {
+    kind: Kernel("gated_norm", f"gated_norm_{kind}", early=True) for kind in ("silu", "sigmoid", "softplus", "exp")
+}
 NARROW = 512
 """Values of a row up to which one group of lanes does it alone."""
 NARROW_THREADS = 128
@@ -23,17 +28,52 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
     if group < 1 or width % group:
         raise ValueError(f"rms_norm: last axis of {width} is no multiple of the group of {group}")
     y = device.empty(*x.shape)
-    source, at, length = floats(device, "rms_norm: x", x, x.shape), 0, 0
-    if weight is not None:
-        length = group if weight.shape[0] == group else width
-        at = floats(device, "rms_norm: weight", device.resident(weight), (length,))
+    source = floats(device, "rms_norm: x", x, x.shape)
+    length, at = weight_of(device, "rms_norm: weight", weight, width, group)
     rows, eps = x.numel() // group, float(eps)
     if NARROW < group <= WIDE_BYTES // 4 and rows:
-        device.launch(RMS_WIDE, (rows, 1, 1), WIDE_THREADS, 4 * group, source, at, y.data_ptr(), group, length, eps)
+        # Norms of streams are left alone: what reads them is kept in plain floats as a rule.
+        places = beside(device, y) if group == width else (0, 0)
+        sizes = group, length
+        device.launch(RMS_WIDE, (rows, 1, 1), WIDE_THREADS, 4 * group, source, at, y.data_ptr(), *places, *sizes, eps)
     else:
         grid = blocks_for(rows, NARROW_THREADS // GROUP)
         device.launch(RMS_NARROW, grid, NARROW_THREADS, 0, source, at, y.data_ptr(), rows, group, length, eps)
     return y
+
+
+def gated_norm(
+    device: Device,
+    kind: Activation,
+    gate: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    eps: float,
+    group: int,
+) -> torch.Tensor:
+    """See Ops.gated_norm; ValueError when shapes do not fit."""
+    rows, width = gate.shape
+    if group < 1 or width % group or x.shape[-1] % group:
+        raise ValueError(f"gated_norm: rows of {width} values, last axis {x.shape[-1]}, hold no groups of {group}")
+    y = device.empty(rows, width)
+    source, opened = floats(device, "gated_norm: x", x, x.shape), floats(device, "gated_norm: gate", gate, gate.shape)
+    if x.numel() != gate.numel():
+        raise ValueError(f"gated_norm: {x.numel()} values for {gate.numel()} gates")
+    length, at = weight_of(device, "gated_norm: weight", weight, x.shape[-1], group)
+    places = beside(device, y) if group % GROUP == 0 else (0, 0)
+    groups = rows * width // group
+    sizes = groups, group, length, width, float(eps)
+    grid = blocks_for(groups, NARROW_THREADS // GROUP)
+    device.launch(GATED[kind], grid, NARROW_THREADS, 0, source, at, opened, y.data_ptr(), *places, *sizes)
+    return y
+
+
+def weight_of(device: Device, what: str, weight: torch.Tensor | None, width: int, group: int) -> tuple[int, int]:
+    """(number of weights, their address): of a group or of the whole last axis; zeros without."""
+    if weight is None:
+        return 0, 0
+    length = group if weight.shape[0] == group else width
+    return length, floats(device, what, device.resident(weight), (length,))
 
 
 def l2_norm(device: Device, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:

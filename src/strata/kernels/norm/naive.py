@@ -5,15 +5,18 @@ The lane rule for sum(a_l b_l): 32 lanes start at +0; lane l takes the elements 
 lane l + 16 to lane l, then l + 8, + 4, + 2, + 1, one rounding per addition.
 
 rms_norm: `mean = sum / n`, `r = 1 / sqrt(mean + eps)`, `y = (x r) w`; l2_norm: `r = 1 / sqrt(sum + eps)`,
-`y = (x r) scale`. Every written operation is float32 and rounds once; division and square root are IEEE's. eps and
-scale are rounded to float32 first. Without a weight the last multiplication is left out.
+`y = (x r) scale`; gated_norm: `activate(g) y` with rms_norm's y. Every written operation is float32 and rounds once;
+division and square root are IEEE's. eps and scale are rounded to float32 first. Without a weight its multiplication is
+left out.
 """
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from strata.kernels.activate.naive import activate
 from strata.kernels.exact import lane_dot
+from strata.kernels.ops import Activation
 
 Array = npt.NDArray[np.float32]
 _ONE = np.float32(1)
@@ -48,6 +51,15 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: in
             w = weight.numpy()
             y = (y.reshape(-1, w.shape[0]) * w).astype(np.float32, copy=False)
     return torch.from_numpy(y.reshape(tuple(x.shape)))
+
+
+def gated_norm(
+    kind: Activation, gate: torch.Tensor, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int
+) -> torch.Tensor:
+    """See Ops.gated_norm."""
+    with np.errstate(all="ignore"):
+        y: Array = activate(kind, gate).numpy() * rms_norm(x, weight, eps, group).numpy().reshape(tuple(gate.shape))
+    return torch.from_numpy(y)
 
 
 def l2_norm(x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:

@@ -4,6 +4,7 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
+from strata.kernels.linear.launch import beside
 
 MIX, ADD = (Kernel("streams", name, early=True) for name in ("stream_mix", "stream_add"))
 COLUMNS = 64
@@ -24,8 +25,9 @@ def stream_mix(device: Device, gate: torch.Tensor, x: torch.Tensor, streams: int
     y = device.empty(rows, hidden)
     left = floats(device, "stream_mix: gate", gate, (rows, width))
     right = floats(device, "stream_mix: x", x, (rows, width))
+    places = y.data_ptr(), *beside(device, y)
     if rows:
-        device.launch(MIX, grid_of(rows, hidden), COLUMNS, 0, left, right, y.data_ptr(), streams, hidden)
+        device.launch(MIX, grid_of(rows, hidden), COLUMNS, 0, left, right, *places, streams, hidden)
     return y
 
 

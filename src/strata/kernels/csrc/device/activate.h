@@ -1,6 +1,8 @@
-// activate and gate: one thread an element; bits as activate/naive.py.
+// activate and gate: one thread an element; bits as activate/naive.py. What a gate gives, rows of `cols` values, is also
+// quantised where that is wanted.
 #pragma once
 
+#include "beside.h"
 #include "device.h"
 
 #include "../activation.h"
@@ -12,10 +14,16 @@
         const int64_t i = element();                                                            \
         if (i < count) y[i] = function(x[i] / divisor) * factor;                                \
     }                                                                                           \
-    STRATA_KERNEL(gate_##kind, (const float* g, const float* x, float* y, int64_t count)) {     \
+    STRATA_KERNEL(gate_##kind, (const float* g, const float* x, float* y, uint8_t* by32,        \
+                                uint8_t* by16, int64_t count, int64_t cols)) {                  \
         in_turn();                                                                              \
         const int64_t i = element();                                                            \
-        if (i < count) y[i] = function(g[i]) * x[i];                                            \
+        if (i >= count) return; /* a whole group of lanes where y is quantised */               \
+        const float value = function(g[i]) * x[i];                                              \
+        y[i] = value;                                                                           \
+        const int row = static_cast<int>(i) / static_cast<int>(cols);                           \
+        const Beside beside = {by32, by16, cols};                                               \
+        beside.put(value, row, i - row * cols);                                                 \
     }
 
 namespace strata::STRATA_ISA {

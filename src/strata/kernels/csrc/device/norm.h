@@ -1,9 +1,11 @@
 // rms_norm, l2_norm and row_dot: a group of 32 lanes sums, in the lane rule's order; bits as norm/naive.py.
 //
 // Narrow rows: a group of lanes does a row by itself. Wide rows: a block brings the row into shared memory, its first
-// group sums it (the rule leaves one chain of additions per lane), and the whole block writes the result.
+// group sums it (the rule leaves one chain of additions per lane), and the whole block writes the result, which is
+// also quantised where that is wanted.
 #pragma once
 
+#include "beside.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
@@ -64,6 +66,8 @@ STRATA_INLINE const float* weights_of_row(const float* weight, int64_t weight_le
 
 STRATA_INLINE float scaled(float x, float r, const float* w, int64_t i) { return w == nullptr ? x * r : (x * r) * w[i]; }
 
+constexpr int kNarrowHeld = 8;
+
 // The first values of a row that a thread keeps, and their weights: those at first, first + step, ...
 template <int Held>
 struct HeldValues {
@@ -90,9 +94,20 @@ STRATA_INLINE void write(const HeldValues<Held>& values, float* out, float r, in
         if (first + k * step < n) out[first + k * step] = (values.own[k] * r) * values.scale[k];
 }
 
+// 1 / root of the mean square of a row that a group of lanes has asked for.
+template <int Held>
+STRATA_INLINE float narrow_factor(const HeldValues<Held>& values, const float* in, int64_t n, float eps) {
+    float acc = 0.0f;
+    UNROLL
+    for (int k = 0; k < Held; ++k)
+        if (lane() + 32 * k < n) acc = fma(values.own[k], values.own[k], acc);
+    acc = lane_chain(acc, in, in, lane() + 32 * Held, n);
+    return reciprocal_root(lane_tree(acc) / static_cast<float>(n), eps);
+}
+
 STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, int64_t rows, int64_t n,
                                 int64_t weight_len, float eps)) {
-    constexpr int held = 8;
+    constexpr int held = kNarrowHeld;
     const int64_t row = row_of_group();
     const bool on = row < rows;  // or not, a whole group of lanes
     const float* in = x + row * n;
@@ -100,12 +115,7 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
     HeldValues<held> values;
     ask(values, in, w, lane(), 32, on ? n : 0);
     if (!on) return;
-    float acc = 0.0f;
-    UNROLL
-    for (int k = 0; k < held; ++k)
-        if (lane() + 32 * k < n) acc = fma(values.own[k], values.own[k], acc);
-    acc = lane_chain(acc, in, in, lane() + 32 * held, n);
-    const float r = reciprocal_root(lane_tree(acc) / static_cast<float>(n), eps);
+    const float r = narrow_factor(values, in, n, eps);
     float* out = y + row * n;
     write(values, out, r, lane(), 32, n);
     for (int64_t i = lane() + 32 * held; i < n; i += 32) out[i] = scaled(in[i], r, w, i);
@@ -114,7 +124,8 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
 constexpr int kWideThreads = 1024;
 
 STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
-                 (const float* x, const float* weight, float* y, int64_t n, int64_t weight_len, float eps)) {
+                 (const float* x, const float* weight, float* y, uint8_t* by32, uint8_t* by16, int64_t n,
+                  int64_t weight_len, float eps)) {
     DYNAMIC_SHARED(float, kept);  // [n]
     SHARED(float, factor, 1);
     constexpr int held = 10;  // of 10,240 values, all
@@ -138,6 +149,14 @@ STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
     float* out = y + row * n;
     write(values, out, r, first, step, n);
     for (int64_t i = first + held * step; i < n; i += step) out[i] = scaled(kept[i], r, w, i);
+    if (!by32) return;
+    const Beside beside = {by32, by16, n};
+    UNROLL
+    for (int k = 0; k < held; ++k)  // a thread reads what it has written itself
+        if (first + k * step < n) kept[first + k * step] = (values.own[k] * r) * values.scale[k];
+    for (int64_t i = first + held * step; i < n; i += step) kept[i] = scaled(kept[i], r, w, i);
+    KEEP_ROLLED  // short code: it is fetched anew for every launch
+    for (int i = first; i < static_cast<int>(n); i += step) beside.put(kept[i], row, i);
 }
 
 STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float eps, float scale)) {

@@ -2,6 +2,7 @@
 // streams/naive.py.
 #pragma once
 
+#include "beside.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
@@ -9,8 +10,10 @@ namespace strata::STRATA_ISA {
 // The element of a row that is this thread's.
 STRATA_INLINE int64_t column() { return static_cast<int64_t>(block_y()) * block_size() + thread_x(); }
 
-// gate, x [rows, streams, hidden] -> y [rows, hidden]. Four streams are asked for at once.
-STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t streams, int64_t hidden)) {
+// gate, x [rows, streams, hidden] -> y [rows, hidden], and y quantised where hidden is a multiple of 32. Four streams are
+// asked for at once.
+STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, uint8_t* by32, uint8_t* by16, int64_t streams,
+                           int64_t hidden)) {
     in_turn();
     constexpr int batch = 4;
     const int64_t i = column(), row = block_x();
@@ -31,7 +34,10 @@ STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, int64_t 
             if (s + k < streams) total = s + k == 0 ? part : total + part;
         }
     }
-    y[row * hidden + i] = total / static_cast<float>(streams);
+    const float mean = total / static_cast<float>(streams);
+    y[row * hidden + i] = mean;
+    const Beside beside = {by32, by16, hidden};
+    beside.put(mean, row, i);
 }
 
 // residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out.
