@@ -17,6 +17,7 @@ KINDS = {
     "router": "router",
     "routed": "experts",
     "moe": "shared expert",
+    "shared": "shared expert",
     "ffn": "dense feed-forward",
     "ple": "n-gram embedding",
     "hyper_attn": "streams",

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
@@ -32,6 +33,10 @@ class RecordingOps:
     def workspace(self) -> Workspace:
         """See Ops.workspace; no program, for the listener wants to hear every step."""
         return Unshared()
+
+    def branch(self, rows: int) -> Branch:
+        """See Ops.branch."""
+        return self.inner.branch(rows)
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

@@ -6,6 +6,7 @@ import torch
 
 from strata.kernels.activate import cpu as activate_cpu
 from strata.kernels.attention import cpu as attention_cpu
+from strata.kernels.branch import Branch, Serial
 from strata.kernels.cache import cpu as cache_cpu
 from strata.kernels.choose import cpu as choose_cpu
 from strata.kernels.conv import cpu as conv_cpu
@@ -37,6 +38,10 @@ class CpuOps:
     def workspace(self) -> Workspace:
         """See Ops.workspace."""
         return NativeWorkspace(self.native)
+
+    def branch(self, rows: int) -> Branch:
+        """See Ops.branch."""
+        return Serial()
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

@@ -13,6 +13,7 @@ from cuda.bindings import driver
 
 from strata.core.errors import EngineError
 from strata.kernels import nvrtc
+from strata.kernels.branch import Branch
 from strata.kernels.cubins import cached
 from strata.kernels.cuda_program import CudaProgram, GraphPool, new_pool
 from strata.kernels.device import Kernel
@@ -49,6 +50,9 @@ class CudaDevice:
         self.cache = cache
         self.launches = 0
         self._pool: GraphPool | None = None
+        self._side: torch.cuda.Stream | None = None
+        self.meets = False
+        """The next launch waits for work of another stream, so it cannot start before that has ended."""
         self.residency = Residency(self.torch_device)
         self.prepared = Prepared()
         self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
@@ -74,7 +78,8 @@ class CudaDevice:
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 checked(driver.cuFuncSetAttribute(function, attribute, shared))
                 self._shared[kernel] = shared
-            if kernel.early and self.starts_early:
+            early, self.meets = kernel.early and self.starts_early and not self.meets, False
+            if early:
                 config = early_launch(grid, block, shared, stream)
                 result = driver.cuLaunchKernelEx(config, function, given, 0)
             else:
@@ -130,9 +135,41 @@ class CudaDevice:
             self._pool = new_pool()
         return CudaProgram(self, self._pool, timed)
 
+    def branch(self) -> Branch:
+        """See Device.branch; one stream serves all branches, one after the other."""
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.torch_device)  # type: ignore[no-untyped-call]
+        return SideBranch(self, self._side)
+
     def synchronize(self) -> None:
         """See Device.synchronize."""
         torch.cuda.synchronize(self.torch_device)
+
+
+class SideBranch:
+    """Implements `Branch` on a stream of its own.
+
+    Memory of the branch comes from its stream and is used again by later branches only, which begin after all that was
+    asked for before them.
+    """
+
+    def __init__(self, device: CudaDevice, side: torch.cuda.Stream) -> None:
+        self.device = device
+        self.side = side
+
+    @contextmanager
+    def work(self) -> Iterator[None]:
+        """See Branch.work."""
+        self.side.wait_stream(torch.cuda.current_stream(self.device.torch_device))
+        with torch.cuda.stream(self.side):
+            self.device.meets = True
+            yield
+        self.device.meets = False
+
+    def join(self) -> None:
+        """See Branch.join."""
+        torch.cuda.current_stream(self.device.torch_device).wait_stream(self.side)
+        self.device.meets = True
 
 
 def pinned_copy(plane: torch.Tensor) -> torch.Tensor:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from strata.kernels.branch import Branch
 from strata.kernels.prepared import Prepared
 from strata.kernels.step_program import StepProgram
 from strata.kernels.views import Weight
@@ -93,6 +94,10 @@ class Device(Protocol):
 
     def program(self, timed: bool) -> StepProgram:
         """An empty program that records launches, with what it takes to time it."""
+        ...
+
+    def branch(self) -> Branch:
+        """Launches that may run beside those that follow."""
         ...
 
     def synchronize(self) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from strata.kernels.activate import gpu as activate_gpu
 from strata.kernels.attention import gpu as attention_gpu
+from strata.kernels.branch import Branch, Serial
 from strata.kernels.cache import gpu as cache_gpu
 from strata.kernels.choose import gpu as choose_gpu
 from strata.kernels.conv import gpu as conv_gpu
@@ -55,6 +56,10 @@ class GpuOps:
     def workspace(self) -> Workspace:
         """See Ops.workspace; torch keeps the device's memory, and that of all graphs in one pool."""
         return Unshared(self.device.program)
+
+    def branch(self, rows: int) -> Branch:
+        """See Ops.branch: a prompt's operations fill the device one by one."""
+        return self.device.branch() if rows <= WINDOW_ROWS else Serial()
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from strata.kernels import _simt
+from strata.kernels.branch import Branch, Serial
 from strata.kernels.device import Kernel
 from strata.kernels.host_program import HostProgram, Launch
 from strata.kernels.prepared import Prepared
@@ -71,6 +72,10 @@ class HostDevice:
     def program(self, timed: bool) -> HostProgram:
         """See Device.program; every program can be timed."""
         return HostProgram(self)
+
+    def branch(self) -> Branch:
+        """See Device.branch."""
+        return Serial()
 
     def synchronize(self) -> None:
         """See Device.synchronize: every launch has ended when it returns."""

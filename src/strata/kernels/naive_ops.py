@@ -6,6 +6,7 @@ import torch
 
 from strata.kernels.activate import naive as activate_naive
 from strata.kernels.attention import naive as attention_naive
+from strata.kernels.branch import Branch, Serial
 from strata.kernels.cache import naive as cache_naive
 from strata.kernels.choose import naive as choose_naive
 from strata.kernels.conv import naive as conv_naive
@@ -32,6 +33,10 @@ class NaiveOps:
     def workspace(self) -> Workspace:
         """See Ops.workspace; numpy keeps no memory, and records nothing."""
         return Unshared()
+
+    def branch(self, rows: int) -> Branch:
+        """See Ops.branch."""
+        return Serial()
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
         """See Ops.linear."""

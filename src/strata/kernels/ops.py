@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import torch
 
+from strata.kernels.branch import Branch
 from strata.kernels.step_program import Workspace
 from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
 
@@ -25,6 +26,10 @@ class Ops(Protocol):
 
     def workspace(self) -> Workspace:
         """A new one, for steps of these operations."""
+        ...
+
+    def branch(self, rows: int) -> Branch:
+        """Work on `rows` rows that may go on beside what is asked for after it; no bit depends on that."""
         ...
 
     def linear(self, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:

@@ -46,10 +46,14 @@ class SharedExpert:
         """The matrices that read x."""
         return self.gate, *self.network.inputs
 
-    def add(self, ops: Ops, products: Sequence[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
-        """y + sigmoid(w . x) * expert(x), one fma per value, from the products of `inputs` with x."""
-        strength, gate, up = products
-        return ops.stream_add(y, self.network.output(ops, gate, up), strength, 1.0, 1.0)
+    def output(self, ops: Ops, products: Sequence[torch.Tensor]) -> torch.Tensor:
+        """expert(x) from the products of `inputs` with x."""
+        _, gate, up = products
+        return self.network.output(ops, gate, up)
+
+    def add(self, ops: Ops, products: Sequence[torch.Tensor], own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(w . x) * own, one fma per value, for expert(x) = own."""
+        return ops.stream_add(y, own, products[0], 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,25 @@ class Moe:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops = batch.ops
         logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
-        ids, weights = ops.route(logits, self.top_k, self.renormalise)
+        if self.shared is None:
+            y = self.routed(x, logits, batch)
+        else:
+            branch = ops.branch(len(x))  # beside the routed experts, most of whose launches leave a GPU nearly idle
+            with branch.work():
+                own = self.shared.output(ops, shared)
+            batch.close(f"{self.name}.shared")
+            y = self.routed(x, logits, batch)
+            branch.join()
+            y = self.shared.add(ops, shared, own, y)
+        batch.report(f"{self.name}.moe", x=x, y=y)
+        return y
+
+    def routed(self, x: torch.Tensor, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        """The chosen experts of the rows, combined in rank order."""
+        ids, weights = batch.ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
         y = self.experts.run(self.layer, x, ids, weights)
         batch.close(f"{self.name}.routed")
-        if self.shared is not None:
-            y = self.shared.add(ops, shared, y)
-        batch.report(f"{self.name}.moe", x=x, y=y)
         return y
 
 

@@ -4,6 +4,7 @@ import ctypes
 import importlib
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from enum import IntEnum
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -170,6 +171,33 @@ def test_an_early_kernel_may_start_before_its_turn(bindings: SimpleNamespace, tm
     device.starts_early = False  # a GPU that has no such launches
     device.launch(early, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
     assert bindings.driver.calls[3:] == [launched]
+
+
+def test_a_branch_has_a_stream_of_its_own_and_its_ends_start_in_turn(bindings: SimpleNamespace, tmp_path: Path) -> None:
+    """What waits for another stream's work cannot start early; what follows on the same stream can."""
+    device, order = bindings.module.CudaDevice(tmp_path), list[tuple[str, str]]()
+    main, side = (SimpleNamespace(name=name, cuda_stream=0) for name in ("main", "side"))
+    for stream in (main, side):
+        stream.wait_stream = lambda other, own=stream: order.append((own.name, other.name))
+    early = Kernel("elementwise", "divide", early=True)
+
+    def starts_early() -> bool:
+        count = len(bindings.driver.calls)
+        device.launch(early, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
+        return ("early",) in bindings.driver.calls[count:]
+
+    with (
+        mock.patch.object(torch.cuda, "current_stream", lambda _: main),
+        mock.patch.object(torch.cuda, "Stream", lambda _: side),
+        mock.patch.object(torch.cuda, "stream", lambda _: nullcontext()),
+    ):
+        assert starts_early()
+        branch = device.branch()
+        with branch.work():
+            assert not starts_early() and starts_early()
+        assert starts_early() and order == [("side", "main")]
+        branch.join()
+        assert not starts_early() and starts_early() and order[1:] == [("main", "side")]
 
 
 def test_more_shared_memory_is_asked_for_once(bindings: SimpleNamespace, tmp_path: Path) -> None:
