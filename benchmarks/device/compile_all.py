@@ -1,19 +1,25 @@
-"""Compiles every unit of device kernels and says what each kernel takes. Needs NVRTC and cuda-bindings, but no GPU.
+"""Compiles every unit of device kernels and says what each kernel takes. Needs no GPU.
 
 python benchmarks/device/compile_all.py [--arch sm_90] [--all] [UNIT-PREFIX...]
+python benchmarks/device/compile_all.py --hip [--arch gfx1100] [--clang PATH] [--rocm PATH] [UNIT-PREFIX...]
 
-Prints a line for each kernel that spills, or for all with --all; exits with 1 when something does not compile.
+For CUDA with NVRTC and cuda-bindings: prints a line for each kernel that spills, or for all with --all. For AMD with
+clang, HIP's headers and device libraries: for a wave of 32 lanes and one of 64 when no --arch is given. Exits with 1
+when something does not compile.
 """
 
 import argparse
+import importlib
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
-from strata.core.errors import EngineError
-from strata.kernels import nvrtc
+from hip_units import ARCHITECTURES, HipCompiler
+
+from strata.core.errors import StrataError
 from strata.kernels.device_source import units
 
 KERNEL = re.compile(
@@ -36,25 +42,44 @@ def report(log: str, everything: bool) -> list[str]:
     return lines
 
 
+def cuda_unit(unit: str, arch: str, everything: bool) -> str:
+    """What became of a unit. EngineError when it does not compile."""
+    # Not at the top: AMD's compiler is asked on machines without CUDA's.
+    nvrtc = importlib.import_module("strata.kernels.nvrtc")
+    cubin, log = nvrtc.compile_unit(unit, arch, "--ptxas-options=-v")
+    return "\n".join([f"{unit}: {len(cubin)} bytes", *report(log, everything)])
+
+
+def hip_unit(compiler: HipCompiler, unit: str, arch: str) -> str:
+    """What became of a unit. UsageError when it does not compile."""
+    size, log = compiler.compile_unit(unit, arch)
+    warnings = [line for line in log.splitlines() if "warning:" in line]
+    return "\n".join([f"{unit} for {arch}: {size} bytes", *(f"    {line.split('warning: ')[-1]}" for line in warnings)])
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--arch", default="sm_90")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", action="append")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--hip", action="store_true")
+    parser.add_argument("--clang", type=Path)
+    parser.add_argument("--rocm", type=Path)
     parser.add_argument("prefix", nargs="*")
     wanted = parser.parse_args()
+    if wanted.hip:
+        make = partial(hip_unit, HipCompiler.found(wanted.clang, wanted.rocm))
+    else:
+        make = partial(cuda_unit, everything=wanted.all)
     failed = 0
     for unit in units():
         if wanted.prefix and not unit.startswith(tuple(wanted.prefix)):
             continue
-        try:
-            cubin, log = nvrtc.compile_unit(unit, wanted.arch, "--ptxas-options=-v")
-        except EngineError as error:
-            failed += 1
-            print(error)
-            continue
-        print(f"{unit}: {len(cubin)} bytes")
-        for line in report(log, wanted.all):
-            print(line)
+        for arch in wanted.arch or (ARCHITECTURES if wanted.hip else ["sm_90"]):
+            try:
+                print(make(unit, arch), flush=True)
+            except StrataError as error:
+                failed += 1
+                print(error, flush=True)
     print(f"{failed} units failed" if failed else "all units compile")
     return 1 if failed else 0
 
