@@ -4,9 +4,10 @@
         [--share 1 --share 0.5 ...] [--behind 512] [--prompt 2048] [--repeats 5] [--seconds 300] [--out FILE.jsonl]
 
 For every share of the experts' bytes in VRAM llama.cpp keeps the experts of its first layers on the CPU
-(`--n-cpu-moe`), and ours gets the same bytes by `--vram-gib`. Meanwhile nvidia-smi is asked for the memory in use; a
-run of ours that had more at its peak than llama.cpp's does not count and is repeated with so much less. One JSON line
-for every process, medians and ratios at the end. Both choose their own number of CPU threads.
+(`--n-cpu-moe`) while nvidia-smi tells the memory in use. Ours then runs in one process (ours_at_budgets.py), with no
+more VRAM than llama.cpp had at the peak of the same test; a run that had more does not count. One JSON line for every
+test, medians and ratios at the end. Both choose their own number of CPU threads. `--theirs FILE` in the place of
+`--llama` takes llama.cpp's lines from an earlier comparison of the same file on such a machine.
 
 llama.cpp gets what suits it: all layers on the GPU, flash attention, host copies of the experts in pinned memory
 (`--load-mode none`), and of two sizes of its micro-batch (512 and 2,048) the faster one for prompts. Keys and values
@@ -19,19 +20,18 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
+
+from vram_watch import VramWatch
 
 from strata.checkpoint.locate import open_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
-GIB = 1 << 30
-EQUAL_MIB = 64
-"""So much more at the peak still counts as equal."""
 LIMIT_S = 120.0
 """A process that takes longer is ended."""
 MICRO_BATCHES = (512, 2048)
@@ -78,37 +78,6 @@ class Figure:
         return f"{self.kind} {self.size}"
 
 
-class VramWatch:
-    """The memory in use on the GPU while a process runs, in MiB; None where nvidia-smi does not tell."""
-
-    def __init__(self) -> None:
-        self.seen: list[int] = []
-        self.ended = Event()
-        self.thread = Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "VramWatch":
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.ended.set()
-        self.thread.join()
-
-    @property
-    def peak_mib(self) -> int | None:
-        """The most that was seen."""
-        return max(self.seen, default=None)
-
-    def _watch(self) -> None:
-        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        while not self.ended.wait(0.25):
-            try:
-                said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=5)
-                self.seen.append(int(said.stdout.split()[0]))
-            except (OSError, subprocess.SubprocessError, ValueError, IndexError):
-                return
-
-
 def llama_command(bench: Path, model: Path, test: Figure, on_cpu: int, repeats: int) -> list[str]:
     """llama-bench for one test with the experts of `on_cpu` layers on the CPU."""
     words = [str(bench), "-m", str(model), "-ngl", "99", "-ncmoe", str(on_cpu), "-fa", "on", "-lm", "none"]
@@ -126,21 +95,19 @@ def llama_rates(output: str) -> list[float]:
     return max(([float(x) for x in line["samples_ts"]] for line in lines), key=statistics.median)
 
 
-def our_command(model: Path, test: Figure, vram_bytes: int | None, repeats: int, device: str = "cuda") -> list[str]:
-    """`strata bench` for one test with `vram_bytes` for experts (None: all of them)."""
-    words = [sys.executable, "-m", "strata", "bench"]
-    words += [test.kind, str(model), "--context", str(test.size), "--repeat", str(repeats), "--drawn", "--json"]
-    words += ["--kv-type", "bf16", "--device", device]
-    words += ["--vram-gib", "auto" if vram_bytes is None else f"{vram_bytes / GIB:.4f}"]
-    return words if test.kind == "prompt" else [*words, "--tokens", str(GENERATED)]
-
-
-def our_rates(output: str) -> list[float]:
-    """Tokens per second of the repetitions. ValueError without any."""
-    lines = [json.loads(text) for text in output.splitlines() if text.startswith("{")]
-    if not lines:
-        raise ValueError(f"expected a JSON line of `strata bench`, found {output[-200:]!r}")
-    return [float(x) for x in lines[-1]["runs"]]
+def limits_of(theirs: Sequence[Line], experts: Experts) -> list[Line]:
+    """What ours may have in each test (ours_at_budgets.Limit), by what llama.cpp had."""
+    return [
+        {
+            "layers_on_cpu": line["layers_on_cpu"],
+            "kind": line["test"].split()[0],
+            "size": int(line["test"].split()[1]),
+            "expert_mib": experts.vram_bytes(line["layers_on_cpu"]) >> 20,
+            "most_mib": line["peak_vram_mib"],
+        }
+        for line in theirs
+        if line["rates"]
+    ]
 
 
 class Comparison:
@@ -151,73 +118,55 @@ class Comparison:
         self.experts = Experts.of(options.model)
         self.deadline = time.monotonic() + options.seconds
         self.lines: list[Line] = []
-        self.excess_mib = dict[str, int]()
-        """By test: what ours had more than llama.cpp at its peak with the same bytes of experts."""
 
     def run(self) -> None:
-        """Every share and test, as far as the time goes."""
-        tests = [Figure("decode", self.options.behind), Figure("prompt", self.options.prompt)]
-        for test in tests:
-            for share in self.options.share:
-                self.pair(test, self.experts.on_cpu(share))
+        """Theirs, or what was measured of them before; then ours."""
+        if self.options.theirs is not None:
+            lines = map(json.loads, self.options.theirs.read_text().splitlines())
+            theirs = [self.kept(line) for line in lines if line["engine"] == "llama.cpp"]
+        else:
+            figures = [Figure("decode", self.options.behind), Figure("prompt", self.options.prompt)]
+            theirs = [self.llama(figure, self.experts.on_cpu(x)) for figure in figures for x in self.options.share]
+        self.ours(limits_of(theirs, self.experts))
 
-    def pair(self, test: Figure, on_cpu: int) -> None:
-        """llama.cpp, then ours with no more VRAM."""
-        model, repeats = self.options.model, self.options.repeats
-        line = {"test": test.name, "layers_on_cpu": on_cpu, "layers": self.experts.layers}
-        command = llama_command(self.options.llama, model, test, on_cpu, repeats)
-        theirs = self.kept(self.measure({"engine": "llama.cpp", **line}, command))
-        room = self.experts.vram_bytes(on_cpu)
-        for _ in range(2):
-            less = self.excess_mib.get(test.name, 0) if on_cpu else 0
-            budget = max(0, room - (less << 20))
-            command = our_command(model, test, budget if on_cpu else None, repeats, self.options.device)
-            ours = self.measure({"engine": "strata", **line, "expert_gib": round(budget / GIB, 3)}, command)
-            more = over(ours, theirs) if on_cpu else 0
-            ours["counts"] = ours["counts"] and more <= EQUAL_MIB
-            self.kept(ours)
-            if more <= EQUAL_MIB:
-                return
-            self.excess_mib[test.name] = less + more
-
-    def measure(self, line: Line, command: Sequence[str]) -> Line:
-        """What one process gave, or why it gave nothing."""
-        left = min(LIMIT_S, self.deadline - time.monotonic())
-        line |= {"bench": "gpu peers", "model": self.options.model.name, "counts": True}
+    def llama(self, figure: Figure, on_cpu: int) -> Line:
+        """llama.cpp in one test."""
+        command = llama_command(self.options.llama, self.options.model, figure, on_cpu, self.options.repeats)
+        line: Line = {"engine": "llama.cpp", "test": figure.name, "layers_on_cpu": on_cpu}
         # Where things lie on this machine says nothing to a reader elsewhere.
         line["command"] = [re.sub(r"\S*/", "", word) for word in command]
-        began = time.monotonic()
-        if left < 5:
-            line |= {"error": "left out: no time", "counts": False}
-        else:
-            line |= finished(command, left)
-            line["rates"] = self.rates_of(line)
-        line["wall_seconds"] = round(time.monotonic() - began, 1)
-        return line
+        began, left = time.monotonic(), min(LIMIT_S, self.deadline - time.monotonic())
+        line |= finished(command, left) if left > 5 else {"output": "", "error": "left out: no time"}
+        try:
+            line |= {"rates": llama_rates(line.pop("output")), "counts": "error" not in line}
+        except (ValueError, KeyError) as error:
+            line |= {"rates": [], "counts": False, "error": line.get("error", str(error))}
+        return self.kept(line | {"wall_seconds": round(time.monotonic() - began, 1)})
+
+    def ours(self, limits: list[Line]) -> None:
+        """Ours in all tests, from one start."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "limits.json"
+            file.write_text(json.dumps(limits))
+            script = Path(__file__).with_name("ours_at_budgets.py")
+            command = [sys.executable, str(script), str(self.options.model), "--limits", str(file)]
+            command += ["--repeats", str(self.options.repeats), "--device", self.options.device]
+            command += ["--seconds", str(max(0.0, self.deadline - time.monotonic()))]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as ran:
+                assert ran.stdout is not None
+                for text in ran.stdout:
+                    self.kept(json.loads(text))
+            if ran.returncode:
+                raise SystemExit(f"{script.name}: exit code {ran.returncode}")
 
     def kept(self, line: Line) -> Line:
         """The line, which now is among the results."""
+        line = {"bench": "gpu peers", "model": self.options.model.name, "layers": self.experts.layers, **line}
         self.lines.append(line)
-        kept = {key: value for key, value in line.items() if key != "output"}
         with self.options.out.open("a") as out:
-            out.write(json.dumps(kept) + "\n")
+            out.write(json.dumps(line) + "\n")
         sys.stderr.write(f"{said(line)}\n")
         return line
-
-    def rates_of(self, line: Line) -> list[float]:
-        """What the process printed; nothing, and the reason beside it, when it failed."""
-        try:
-            return (our_rates if line["engine"] == "strata" else llama_rates)(line["output"])
-        except (ValueError, KeyError) as error:
-            line.setdefault("error", str(error))
-            line["counts"] = False
-            return []
-
-
-def over(ours: Line, theirs: Line) -> int:
-    """MiB of VRAM that ours had more at its peak; 0 where one of them is not known."""
-    mine, other = ours.get("peak_vram_mib"), theirs.get("peak_vram_mib")
-    return 0 if mine is None or other is None else int(mine) - int(other)
 
 
 def finished(command: Sequence[str], seconds: float) -> Line:
@@ -266,7 +215,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
-    parser.add_argument("--llama", type=Path, required=True, help="llama-bench of a CUDA build")
+    parser.add_argument("--llama", type=Path, help="llama-bench of a CUDA build")
+    parser.add_argument("--theirs", type=Path, help="instead: results that have llama.cpp's lines")
     parser.add_argument(
         "--share", type=float, action="append", help="of the experts' bytes in VRAM; default: 1 0.5 0.25"
     )
@@ -277,6 +227,8 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1800.0, help="start nothing after this")
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_peers.jsonl")
     options = parser.parse_args(words)
+    if (options.llama is None) == (options.theirs is None):
+        parser.error("expected one of --llama and --theirs")
     options.share = options.share or [1.0, 0.5, 0.25]
     return options
 
@@ -285,7 +237,7 @@ def main() -> int:
     comparison = Comparison(parsed())
     comparison.run()
     sys.stdout.write(table(comparison.lines))
-    return 0 if all(x["counts"] or "error" not in x for x in comparison.lines) else 3
+    return 0 if all("error" not in line for line in comparison.lines) else 3
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def test_tokens_are_the_cpus_at_every_residency_and_every_expert_is_counted_once
     assert hits[0] == 1.0 > hits[1] > hits[3] == 0.0 and hits[1] > hits[2]
 
 
-@pytest.mark.parametrize("name", ["qwen3_next", "qwen4_exp"])
+@pytest.mark.parametrize("name", ["qwen4_exp"])
 def test_drafts_change_no_token_and_rejected_rows_are_undone(name, wishes, monkeypatch):
     monkeypatch.setattr("strata.checks.drafted.RATES", (0.7, 0.4))
     path, ids = headed(name, "gguf"), tuple(oracle(name).ids[:5])
