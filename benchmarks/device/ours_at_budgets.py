@@ -80,24 +80,29 @@ class Budgets:
 
     def resize(self, mib: int | None) -> int:
         """Give experts so much VRAM (None: all that they need) -> MiB that they have."""
-        experts = self.loaded.model.experts.inner
-        assert isinstance(experts, GpuExperts)
-        block = experts.cache.frames.block_bytes
-        # Blocks are whole, and frames leave something of each unused.
-        wanted = (2 * self.loaded.model.store.nbytes + block) >> 20 if mib is None else max(mib, 0)
-        if mib is None and len(experts.cache.frames.held) == sum(
-            len(b.gate) for b in self.loaded.model.store.banks.values()
-        ):
-            return experts.cache.frames.nbytes >> 20
-        found = self.loaded.runner.order(Order("vram", mib=wanted))["arena_mib"]
+        cache, store = self.experts().cache, self.loaded.model.store
+        there = sum(len(bank.gate) for bank in store.banks.values())
+        found, wanted = cache.frames.nbytes >> 20, store.nbytes >> 20 if mib is None else max(mib, 0)
+        if mib is not None or len(cache.frames.held) < there:
+            found = self.loaded.runner.order(Order("vram", mib=wanted))["arena_mib"]
+        while mib is None and len(cache.frames.held) < there:  # frames leave something of each block unused
+            before, wanted = found, wanted + (cache.frames.block_bytes >> 20) + 1
+            found = self.loaded.runner.order(Order("vram", mib=wanted))["arena_mib"]
+            if found == before:
+                raise SystemExit(f"{found} MiB hold {len(cache.frames.held)} of {there} experts, and there is no more")
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return found
 
+    def experts(self) -> GpuExperts:
+        """The model's, placed on the device."""
+        found = self.loaded.model.experts.inner
+        assert isinstance(found, GpuExperts)
+        return found
+
     def measure(self, limit: Limit, arena_mib: int) -> Line:
         """One test."""
-        experts = self.loaded.model.experts.inner
-        assert isinstance(experts, GpuExperts)
+        experts = self.experts()
         before, began = experts.status(), time.monotonic()
         with VramWatch() as watch:
             if limit.kind == "prompt":
