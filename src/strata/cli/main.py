@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, Command] = {
     "run": Command("strata.cli.run", "run", "Answer one prompt."),
     "chat": Command("strata.cli.chat", "chat", "Chat in the terminal."),
     "engine": Command("strata.cli.engine", "engine", "The engine alone: its line protocol on stdin and stdout."),
+    "plan": Command(
+        "strata.cli.plan", "plan", "What goes where and why, and how fast it will be; before a download, too."
+    ),
+    "calibrate": Command("strata.cli.plan", "calibrate", "Measure this machine's rates, which plans are made from."),
     "pull": Command("strata.cli.models", "pull", "Download a model from the hub: org/name[:QUANT]."),
     "list": Command("strata.cli.models", "list_", "List the models that were downloaded, or what a repository has."),
     "rm": Command("strata.cli.models", "rm", "Take a downloaded model away."),

@@ -1,0 +1,92 @@
+"""`strata plan` and `strata calibrate`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from strata.checks import measured
+from strata.checks.facts import processor
+from strata.cli.main import run
+from strata.quant.formats import FORMATS
+
+
+def known(folder: Path, gbs: float = 10.0) -> None:
+    """Rates as a measurement would leave them."""
+    rates = {f"{name}, 1 row": gbs for name in FORMATS} | {f"{name}, rows": 100.0 for name in FORMATS}
+    kept = {"version": measured.VERSION, "cpu": processor(), "rates": {"2 threads, portable": {"read": gbs, **rates}}}
+    (folder / "rates.json").write_text(json.dumps(kept))
+
+
+def planned(folder: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    flags = ["--cache-dir", str(folder), "--threads", "2", "--isa", "portable", "--json"]
+    assert run(["plan", *words, *flags], {}) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known(tmp_path)
+    found = planned(tmp_path, capsys)
+    assert found["architecture"] == "qwen4exp"
+    sizes, rates = found["bytes"], found["tokens_per_second"]
+    assert isinstance(sizes, dict) and isinstance(rates, dict)
+    assert 45e6 < sum(sizes.values()) < 55e6
+    assert rates["decode"] > rates["decode deep"] > 0
+    known(tmp_path, gbs=20.0)
+    faster = planned(tmp_path, capsys)["tokens_per_second"]
+    assert isinstance(faster, dict)
+    assert faster["decode"] > 1.5 * rates["decode"]  # made from the rates that are known
+
+
+def test_more_bytes_than_memory_have_no_forecast_but_advice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known(tmp_path)
+    monkeypatch.setattr("strata.assemble.available_memory", lambda: 40 << 20)
+    found = planned(tmp_path, capsys, "--ctx-size", "256", "--parallel", "1")
+    assert found["tokens_per_second"] == {}
+    advice = found["advice"]
+    assert isinstance(advice, list)
+    assert "of RAM are free" in advice[0]
+
+
+def test_what_the_emulated_gpu_would_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known(tmp_path)
+    found = planned(tmp_path, capsys, "--device", "emulator", "--ctx-size", "256")
+    places = found["places"]
+    assert isinstance(places, list)
+    assert places[0]["where"].startswith("VRAM: 100% of them")
+
+
+def test_tables_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known(tmp_path)
+    assert run(["plan", "--cache-dir", str(tmp_path), "--threads", "2", "--isa", "portable"], {}) == 0
+    said = capsys.readouterr().out
+    assert "routed experts" in said and "decode, one stream" in said and "as asked" in said
+
+
+def test_calibrating_measures_and_keeps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measured, "MEGABYTES", 1)
+    environ = {"STRATA_CACHE_DIR": str(tmp_path), "STRATA_THREADS": "2", "STRATA_ISA": "portable"}
+    assert run(["calibrate", "--format", "Q8_0", "--json"], environ) == 0
+    rates = json.loads(capsys.readouterr().out)["rates"]
+    assert set(rates) == {"read", "Q8_0, 1 row", "Q8_0, rows"} and min(rates.values()) > 0
+    kept = json.loads((tmp_path / "rates.json").read_text())["rates"]["2 threads, portable"]
+    assert kept == rates
+    assert run(["calibrate", "--format", "Q8_0"], environ) == 0
+    assert "%)" in capsys.readouterr().out  # beside what was known before
+    assert run(["calibrate", "--format", "Q9"], environ) == 2
+
+
+def test_rates_of_another_processor_are_dropped(tmp_path: Path) -> None:
+    known(tmp_path)
+    text = (tmp_path / "rates.json").read_text()
+    assert measured.Measured(tmp_path, 2, "portable").here["read"] == 10.0
+    (tmp_path / "rates.json").write_text(text.replace(processor(), "another"))
+    assert measured.Measured(tmp_path, 2, "portable").here == {}
+    (tmp_path / "rates.json").write_text("{")
+    assert measured.Measured(tmp_path, 2, "portable").here == {}
