@@ -34,6 +34,8 @@ COMMANDS: Mapping[str, Command] = {
         "strata.cli.plan", "plan", "What goes where and why, and how fast it will be; before a download, too."
     ),
     "calibrate": Command("strata.cli.plan", "calibrate", "Measure this machine's rates, which plans are made from."),
+    "doctor": Command("strata.cli.doctor", "doctor", "What this machine has, what is missing, and what to do."),
+    "launch": Command("strata.cli.launch", "launch", "Start claude, codex or opencode on a running server."),
     "pull": Command("strata.cli.models", "pull", "Download a model from the hub: org/name[:QUANT]."),
     "list": Command("strata.cli.models", "list_", "List the models that were downloaded, or what a repository has."),
     "rm": Command("strata.cli.models", "rm", "Take a downloaded model away."),
