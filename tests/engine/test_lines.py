@@ -19,6 +19,7 @@ from strata.engine.lines import Greeting, read_lines, serve_lines
 from strata.engine.protocol import (
     Admitted,
     Error,
+    Experts,
     Fatal,
     Info,
     Kept,
@@ -277,6 +278,12 @@ def test_stat_answers_with_json(connect: Connect) -> None:
     assert message.values["tokens"]["generated"] == 3
 
 
+def test_experts_answers_with_json(connect: Connect) -> None:
+    pipe = connect()
+    pipe.send("EXPERTS")
+    assert pipe.read() == Experts({"orders": 1})  # what this runner says to any order
+
+
 @pytest.mark.parametrize("polite", [True, False])
 def test_quit_and_the_end_of_input_cancel_what_runs(connect: Connect, polite: bool) -> None:
     runner = gated()
@@ -339,7 +346,7 @@ def test_output_lines_are_whole_with_many_sessions(connect: Connect) -> None:
     assert pipe.close() == []
 
 
-WORDS = """GEN BGEN STOP BSTOP YIELD BYIELD PARK RESTORE SAVE VRAM CLEAR GENI BGENI STAT
+WORDS = """GEN BGEN STOP BSTOP YIELD BYIELD PARK RESTORE SAVE VRAM EXPERTS CLEAR GENI BGENI STAT
 a @1 - 0 1 3 7 49 -1 99999999999 seed=1"""
 GARBAGE = st.lists(
     st.text(st.characters(exclude_characters="\n\r", codec="utf-8"), max_size=30)

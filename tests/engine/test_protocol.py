@@ -15,6 +15,7 @@ from strata.engine.protocol import (
     KEYS,
     Admitted,
     Error,
+    Experts,
     Fatal,
     Gen,
     Info,
@@ -32,6 +33,7 @@ from strata.engine.protocol import (
     format_admitted,
     format_error,
     format_event,
+    format_experts,
     format_fatal,
     format_gen,
     format_info,
@@ -163,6 +165,7 @@ def test_stop_ids_default_to_the_models_and_can_be_none() -> None:
         ("PARK", Keep(Order("park"))),
         ("VRAM 2048", Keep(Order("vram", mib=2048))),
         ("SAVE", Keep(Order("save"))),
+        ("EXPERTS", Keep(Order("experts"))),
         ("RESTORE 5 6", Keep(Order("restore", (5, 6)))),
     ],
 )
@@ -278,6 +281,7 @@ def test_the_lines_are_those_of_the_interface() -> None:
         format_error("a", "busy", "3 wait\nalready"): "ERR a busy 3 wait already",
         format_fatal("out of\nmemory"): "FATAL out of memory",
         format_status({"a": {"b": 1}}): 'STAT {"a":{"b":1}}',
+        format_experts({"a": "b=="}): 'EXPERTS {"a":"b=="}',
         format_kept("save", {"saved": 3, "bytes": 40}): "KEPT save saved=3 bytes=40",
     }
     for got, expected in lines.items():
@@ -296,6 +300,7 @@ def test_the_lines_are_those_of_the_interface() -> None:
         ("READY 64", Ready(64, ())),
         ("ERR a busy 3 wait already", Error("a", "busy", "3 wait already")),
         ('STAT {"a":1}', Status({"a": 1})),
+        ('EXPERTS {"a":"b=="}', Experts({"a": "b=="})),
         ("FATAL out of memory", Fatal("out of memory")),
         ("KEPT save saved=3", Kept("save", {"saved": 3})),
         ("BADM 2 0", Admitted(2, False)),
@@ -329,7 +334,8 @@ def test_no_line_from_the_engine_raises_anything_else(line: str) -> None:
 
 INTERFACE = {
     "GEN a 5 1": True, "STOP a": True, "YIELD a": True, "STAT": True, "QUIT": True, "PARK": True, "SAVE": True,
-    "RESTORE 1": True, "VRAM 8": True, "BGEN 1 5 1": True, "BSTOP 1": True, "BYIELD 1": True, "GENI a 5 x 1": False,
+    "RESTORE 1": True, "VRAM 8": True, "EXPERTS": True,
+    "BGEN 1 5 1": True, "BSTOP 1": True, "BYIELD 1": True, "GENI a 5 x 1": False,
     "BGENI 1 5 x 1": False, "GEN a 5 mask=x 1": False,
     **dict.fromkeys(
         (

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import Any
 
+from strata.core.order import Order
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
 from strata.engine.protocol import (
     Gen,
@@ -16,6 +17,7 @@ from strata.engine.protocol import (
     Stop,
     format_error,
     format_event,
+    format_experts,
     format_fatal,
     format_info,
     format_kept,
@@ -38,17 +40,33 @@ DEFAULTS: dict[str, Any] = {
     "error_after": None,
     "crash_once": None,  # path of a file that remembers the crash
     "busy": False,
+    "status": {},  # more of it
     "deaf": False,  # neither QUIT nor the end of input ends it
     "log": None,  # path of a file that gets every line read
     "pid": None,  # path of a file that gets the number of the process
 }
 
 
-def kept(verb: str, mib: int) -> str:
-    """The answer to an order: whole blocks of 512 MiB, up to 4 GiB."""
-    if mib > 4096:
-        return format_error("-", "unsupported", f"{verb}: experts have no budget of VRAM here")
-    return format_kept(verb, {"arena_mib": mib - mib % 512})
+EXPERTS: dict[str, Any] = {
+    "layers": [0, 2],
+    "experts": 3,
+    "tier_names": {"0": "vram", "1": "pinned", "2": "host"},
+    "in_tier": {"vram": 2, "pinned": 1, "host": 2},
+    "uses_in_tier": {"vram": 60.0, "pinned": 20.0, "host": 20.0},
+    "tiers": "AAECAAL/",
+    "heat": "/4BAwAAA",
+    "counted": True,
+}
+"""A map of layer 0 with three experts and layer 2 with two."""
+
+
+def kept(order: Order) -> str:
+    """The answer to an order: of VRAM whole blocks of 512 MiB, up to 4 GiB."""
+    if order.verb == "experts":
+        return format_experts(EXPERTS)
+    if order.mib > 4096:
+        return format_error("-", "unsupported", f"{order.verb}: experts have no budget of VRAM here")
+    return format_kept(order.verb, {"arena_mib": order.mib - order.mib % 512})
 
 
 class Fake:
@@ -69,6 +87,7 @@ class Fake:
             "reading": 0,
             "waiting": 2,
             "queue_limit": 256,
+            "queue": [],
             "context": self.script["context"],
             "slots": {"requested": 8, "serving": 4, "reason": "as much as fits"},
             "seats": [{"id": 0, "state": "idle", "held": 0}],
@@ -79,6 +98,7 @@ class Fake:
             "decoding_per_step": {"1": 3, "2": 2, "0": 2},
             "tokens": {"prompt": 87, "reused": 13, "generated": 7, "drafted": 0, "accepted": 0},
             "drafts_by_depth": {"offered": {"1": 9, "2": 4}, "accepted": {"1": 6}},
+            **self.script["status"],
         }
 
     def crash(self, number: int) -> None:
@@ -153,7 +173,7 @@ class Fake:
             case Stop(name):
                 self.say(format_error(name, "unknown", "no such request"))
             case Keep(order):
-                self.say(kept(order.verb, order.mib))
+                self.say(kept(order))
             case Stat():
                 self.say(format_status(self.status()))
             case Quit():

@@ -182,6 +182,24 @@ def test_a_taken_port_is_named() -> None:
         taken.close()
 
 
+def test_experts_and_timeline(server: Running) -> None:
+    found = server.http.get("/v1/experts").json()
+    assert (found["layers"], found["experts"], found["tiers"]) == ([0, 2], 3, "AAECAAL/")
+    before = int(server.http.get("/v1/timeline").json()["now"])
+    assert server.http.post("/v1/chat/completions", json=HELLO).status_code == 200
+    seconds = server.http.get(f"/v1/timeline?since={before}").json()["seconds"]
+    assert sum(one["tokens"] for one in seconds) >= 3 and any(one["first_ms"] is not None for one in seconds)
+    assert server.http.get("/v1/timeline?since=9999999999").json()["seconds"] == []
+    for wrong in ("-1", "x", "1" * 20, "²"):
+        assert server.http.get("/v1/timeline", params={"since": wrong}).status_code == 400
+
+
+def test_status_tells_memory_and_what_requests_get(server: Running) -> None:
+    status = server.http.get("/v1/status").json()
+    assert status["memory"]["ram"]["total"] > 1 << 20 and status["memory"]["vram"] is None
+    assert status["sampling"]["temperature"] == 0.0 and status["sampling"]["max_tokens"] is None
+
+
 def test_vram_is_given_back_and_taken_again(server: Running) -> None:
     assert server.http.post("/v1/vram", json={"gib": 1.25}).json() == {"gib": 1.0}
     assert server.http.post("/v1/vram", json={"gib": 0}).json() == {"gib": 0.0}

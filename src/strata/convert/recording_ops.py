@@ -141,6 +141,10 @@ class RecordingOps:
             self.heard.expert(bank, expert, rows, self.inner.activate("silu", gate) * up)
         return self.inner.experts(x, ids, weights, bank)
 
+    def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
+        """See Ops.expert_uses."""
+        return self.inner.expert_uses(bank)
+
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return self.inner.stream_mix(gate, x, streams)

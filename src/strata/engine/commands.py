@@ -82,7 +82,7 @@ class Quit:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """PARK, RESTORE, SAVE, CLEAR or VRAM."""
+    """PARK, RESTORE, SAVE, CLEAR, VRAM or EXPERTS."""
 
     order: Order
 
@@ -241,11 +241,12 @@ _UNBUILT = {
 
 MOST_MIB = 1 << 24
 """Of VRAM: 16 TiB."""
-_ORDERS: Mapping[str, Literal["park", "restore", "save", "clear"]] = {
+_ORDERS: Mapping[str, Literal["park", "restore", "save", "clear", "experts"]] = {
     "PARK": "park",
     "RESTORE": "restore",
     "SAVE": "save",
     "CLEAR": "clear",
+    "EXPERTS": "experts",
 }
 
 
@@ -293,7 +294,7 @@ def parse_command(line: str, default_stop: tuple[int, ...] = ()) -> Command:
     if verb in _UNBUILT:
         raise LineError(_image_id(verb, words[1:]), UNSUPPORTED, _UNBUILT[verb])
     if verb not in _FORMS or len(words) < 2:
-        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT, PARK, RESTORE, SAVE, CLEAR, VRAM or QUIT"
+        known = "GEN, BGEN, STOP, BSTOP, YIELD, BYIELD, STAT, PARK, RESTORE, SAVE, CLEAR, VRAM, EXPERTS or QUIT"
         raise LineError("-", USAGE, f"expected {known}, found {line[:60]!r}")
     try:
         request_id = _FORMS[verb](words[1])

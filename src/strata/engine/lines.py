@@ -27,6 +27,7 @@ from strata.engine.messages import (
     format_admitted,
     format_error,
     format_event,
+    format_experts,
     format_fatal,
     format_info,
     format_kept,
@@ -80,7 +81,7 @@ class _Writer:
     def kept(self, order: Order, answer: Answer) -> None:
         """What became of an order."""
         if not isinstance(answer, Exception):
-            self.write(format_kept(order.verb, answer))
+            self.write(format_experts(answer) if order.verb == "experts" else format_kept(order.verb, answer))
             return
         code = UNSUPPORTED if isinstance(answer, UnsupportedError) else FAILED
         text = str(answer) if isinstance(answer, StrataError) else f"{type(answer).__name__}: {answer}"

@@ -58,6 +58,13 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """EXPERTS' answer."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Fatal:
     """FATAL: the engine is going down."""
 
@@ -72,7 +79,7 @@ class Kept:
     counts: Mapping[str, int]
 
 
-Message: TypeAlias = Info | Ready | Of | Admitted | Error | Status | Kept | Fatal
+Message: TypeAlias = Info | Ready | Of | Admitted | Error | Status | Experts | Kept | Fatal
 
 
 def one_line(text: str) -> str:
@@ -108,6 +115,11 @@ def format_kept(verb: str, counts: Mapping[str, int]) -> str:
 def format_status(values: Mapping[str, object]) -> str:
     """STAT with one line of JSON."""
     return f"STAT {json.dumps(values, separators=(',', ':'))}"
+
+
+def format_experts(values: Mapping[str, object]) -> str:
+    """EXPERTS with one line of JSON."""
+    return f"EXPERTS {json.dumps(values, separators=(',', ':'))}"
 
 
 def _token_words(event: Token) -> list[str]:
@@ -226,6 +238,8 @@ def parse_event(line: str) -> Message:
             return Error(name, code, said[0] if said else "")
         if verb == "STAT":
             return Status(json.loads(rest))
+        if verb == "EXPERTS":
+            return Experts(json.loads(rest))
         if verb == "KEPT":
             return Kept(words[0], {name: whole(count) for name, count in (word.split("=", 1) for word in words[1:])})
         if verb == "FATAL":

@@ -1,13 +1,13 @@
 """Orders about kept conversations: from any thread to the engine's, each with exactly one answer."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from strata.core.errors import EngineError
 from strata.core.order import Order
 
-Answer: TypeAlias = Mapping[str, int] | Exception
-"""Counts of what was done, or why it was not."""
+Answer: TypeAlias = Mapping[str, Any] | Exception
+"""Counts of what was done (of "experts": the map's plain values), or why it was not."""
 
 
 class Orders:

@@ -10,6 +10,7 @@ To the engine:
     RESTORE <token ids>             what is held of them comes back, ready to go on with
     SAVE                            conversations that no request uses are written to disk
     CLEAR                           conversations that no request uses are kept no more, on disk neither
+    EXPERTS                         where every expert is, and how much each is used
     STAT | QUIT
 From the engine:
     INFO key=value ... | READY <ctx> <stop ids>
@@ -17,7 +18,7 @@ From the engine:
     YIELDED <id> <read>             before the DONE cancel of a read that gave way
     DONE <id> <stop/length/cancel/error> key=value ... [code=<code> text=<rest of the line>]
     BADM <slot> <1/0> | BT <slot> <token> [...] | BDONE <slot> <generated> <reason> <ms> | YIELDED <slot> <read>
-    ERR <id or -> <code> <text> | STAT {json} | FATAL <text>
+    ERR <id or -> <code> <text> | STAT {json} | EXPERTS {json} | FATAL <text>
     KEPT <park/restore/save/clear/vram> key=count ...
 
 Every GEN leads to exactly one DONE or one ERR with its id: ERR when it was refused, DONE (also DONE error) once it
@@ -52,6 +53,7 @@ from strata.engine.commands import (
 from strata.engine.messages import (
     Admitted,
     Error,
+    Experts,
     Fatal,
     Info,
     Kept,
@@ -62,6 +64,7 @@ from strata.engine.messages import (
     format_admitted,
     format_error,
     format_event,
+    format_experts,
     format_fatal,
     format_info,
     format_kept,
@@ -85,6 +88,7 @@ __all__ = [
     "Admitted",
     "Command",
     "Error",
+    "Experts",
     "Fatal",
     "Gen",
     "Info",
@@ -103,6 +107,7 @@ __all__ = [
     "format_admitted",
     "format_error",
     "format_event",
+    "format_experts",
     "format_fatal",
     "format_gen",
     "format_info",

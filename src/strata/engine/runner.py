@@ -1,7 +1,7 @@
 """All the engine sees of the device side: ids and counts, no tensors. The runtime fits this protocol."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from strata.core.held import Held
 from strata.core.limits import Limits
@@ -70,8 +70,8 @@ class Runner(Protocol):
         """
         ...
 
-    def order(self, order: Order) -> Mapping[str, int]:
-        """Carry out an order about kept conversations; counts of what was done. UnsupportedError: it keeps none."""
+    def order(self, order: Order) -> Mapping[str, Any]:
+        """Carry out an order; counts of what was done, or plain values. UnsupportedError: it cannot be."""
         ...
 
     def close(self) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 
 from strata.core.errors import UnsupportedError
+from strata.experts.map import ExpertMap, map_of
 from strata.kernels.ops import Ops
+from strata.kernels.rendezvous.naive import Tier
 from strata.store.experts import ExpertStore
 
 
@@ -32,6 +35,15 @@ class CpuExperts:
     def resize(self, budget_bytes: int) -> int:
         """No expert is in VRAM apart from the other weights."""
         raise UnsupportedError("experts have no budget of VRAM here: all are where the other weights are")
+
+    def map(self) -> ExpertMap:
+        """See `Experts.map`: all lie where the operations run."""
+        banks = self.store.banks
+        counts = {layer: len(bank.gate) for layer, bank in banks.items()}
+        here = {layer: Tier.HOST if bank.gate[0].planes[0].is_cpu else Tier.FRAME for layer, bank in banks.items()}
+        uses = {layer: self.ops.expert_uses(bank) for layer, bank in banks.items()}
+        tiers = {layer: np.full(count, here[layer]) for layer, count in counts.items()}
+        return map_of(counts, tiers, {layer: found for layer, found in uses.items() if found})
 
     def status(self) -> dict[str, object]:
         """Nothing to say."""

@@ -17,6 +17,7 @@ from strata.experts.adaptive import AdaptSettings, Counts, Usage, choose_swaps, 
 from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
+from strata.experts.map import ExpertMap, map_of
 from strata.experts.split import Split
 from strata.kernels.device import Device
 from strata.kernels.experts import prompt
@@ -202,12 +203,19 @@ class GpuExperts:
             self.cache.shrink(frames.nbytes - frames.block_bytes, self.usage.counts)
             self.relieved += 1
 
+    def map(self) -> ExpertMap:
+        """See `Experts.map`; uses are those up to the last round, recent ones weighing more."""
+        counts = {layer: len(self.answerer.banks[layer].gate) for layer in sorted(self.split.kind)}
+        tiers = {layer: self.cache.table.tier(layer) for layer in counts}
+        return map_of(counts, tiers, {layer: self.usage.counts[layer] for layer in counts})
+
     def status(self) -> dict[str, object]:
         """See `Experts.status`."""
         self.read_ledger()
         entries = self.counters.entries.sum(axis=0)
         return {
             "arena_bytes": self.cache.frames.nbytes,
+            "vram_free_bytes": self.cache.vram.free_bytes(),
             "resident": len(self.cache.frames.held),
             "pinned_bytes": self.cache.pinned.nbytes,
             "pin_refused": self.cache.pinned.refused,

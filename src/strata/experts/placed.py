@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from strata.experts.map import ExpertMap
 from strata.experts.protocol import Experts
 
 
@@ -32,6 +33,10 @@ class PlacedExperts:
     def resize(self, budget_bytes: int) -> int:
         """See `Experts.resize`."""
         return self.inner.resize(budget_bytes)
+
+    def map(self) -> ExpertMap:
+        """See `Experts.map`."""
+        return self.inner.map()
 
     def status(self) -> dict[str, object]:
         """See `Experts.status`."""

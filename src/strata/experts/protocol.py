@@ -5,6 +5,8 @@ from typing import Protocol
 
 import torch
 
+from strata.experts.map import ExpertMap
+
 
 class Experts(Protocol):
     """The routed experts of all layers, wherever each of them is computed."""
@@ -34,6 +36,10 @@ class Experts(Protocol):
 
         UnsupportedError: they lie in no VRAM.
         """
+        ...
+
+    def map(self) -> ExpertMap:
+        """Every expert's place and uses, between steps."""
         ...
 
     def status(self) -> dict[str, object]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from strata.experts.map import ExpertMap
 from strata.experts.protocol import Experts
 from strata.experts.traces import RoutingTrace
 
@@ -49,6 +50,10 @@ class TracedExperts:
     def resize(self, budget_bytes: int) -> int:
         """See `Experts.resize`."""
         return self.inner.resize(budget_bytes)
+
+    def map(self) -> ExpertMap:
+        """See `Experts.map`."""
+        return self.inner.map()
 
     def status(self) -> dict[str, object]:
         """See `Experts.status`."""

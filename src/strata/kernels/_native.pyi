@@ -29,6 +29,7 @@ class Program:
 
 class Bank:
     def __init__(self, gate: list[WeightTuple], up: list[WeightTuple], down: list[WeightTuple]) -> None: ...
+    def uses(self) -> list[int]: ...
 
 class Answerer:
     """See kernels/rendezvous/answerer.py."""

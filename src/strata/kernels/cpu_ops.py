@@ -140,6 +140,10 @@ class CpuOps:
         """See Ops.experts."""
         return experts_cpu.experts(self.native, x, ids, weights, bank)
 
+    def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
+        """See Ops.expert_uses."""
+        return self.native.bank(bank).uses()
+
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return streams_cpu.stream_mix(self.native, gate, x, streams)

@@ -165,6 +165,10 @@ class GpuOps:
             return experts_prompt.experts(self.device, x, ids, weights, self.table(bank))
         return experts_gpu.experts(self.device, x, ids, weights, self.table(bank))
 
+    def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
+        """See Ops.expert_uses."""
+        return ()
+
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return streams_gpu.stream_mix(self.device, gate, x, streams)

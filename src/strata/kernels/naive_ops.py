@@ -135,6 +135,10 @@ class NaiveOps:
         """See Ops.experts."""
         return experts_naive.experts(x, ids, weights, bank)
 
+    def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
+        """See Ops.expert_uses."""
+        return ()
+
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return streams_naive.stream_mix(gate, x, streams)

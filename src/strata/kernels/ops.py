@@ -181,6 +181,10 @@ class Ops(Protocol):
         """
         ...
 
+    def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
+        """How often rows chose each expert of `bank` since the start; empty where nobody counts."""
+        ...
+
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """Mean over streams of sigmoid(gate) * x: gate, x [T, streams * H] -> [T, H]; added in stream order."""
         ...

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -269,8 +270,10 @@ class DeviceRunner:
         """See `sampling.sample.Choose`."""
         return self.host_ops.choose(torch.from_numpy(logits), temperature, top_k, top_p, min_p, uniform)
 
-    def order(self, order: Order) -> Mapping[str, int]:
+    def order(self, order: Order) -> Mapping[str, Any]:
         """See `Runner.order`."""
+        if order.verb == "experts":
+            return self.model.experts.map().values()
         if order.verb == "vram":
             return {"arena_mib": self.model.experts.resize(order.mib << 20) >> 20}
         return self.cache.order(order)

@@ -1,5 +1,6 @@
 """The HTTP application."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
 from strata.server.generate import DEADLINE_HEADER, Peeked, answers, collect, within
 from strata.server.guard import Guard
+from strata.server.memory import memory_of
 from strata.server.metrics import Metrics
 from strata.server.pages import page_routes
 from strata.server.served import ServedModel
@@ -120,13 +122,27 @@ class Api:
             "requests": engine.running,
             "restarts": engine.restarts,
             "info": engine.info,
+            "sampling": self._served.sampling(),
         }
         if engine.state is State.READY:
             found = await engine.status()
             counts = {name: found[name] for name in ("running", "reading", "waiting", "queue_limit")}
             own["concurrency"] = {**found["slots"], **counts}
+            own["memory"] = memory_of(found)
             own["engine"] = dict(found)
         return JSONResponse(own)
+
+    async def experts(self, request: Request) -> Response:
+        """GET /v1/experts: where every expert is, and how much each is used."""
+        return JSONResponse(dict(await self._engine.experts()))
+
+    async def timeline(self, request: Request) -> Response:
+        """GET /v1/timeline?since=SECOND: tokens, first tokens and gaps of the last minutes, second by second."""
+        asked = request.query_params.get("since", "0")
+        if not (asked.isascii() and asked.isdecimal() and len(asked) < 16):
+            raise ApiError(400, f"since must be a Unix time in whole seconds, found {asked[:40]!r}", "since")
+        now_s = time.time()
+        return JSONResponse({"now": now_s, "seconds": self._metrics.timeline.since(int(asked), now_s)})
 
     async def vram(self, request: Request) -> Response:
         """POST /v1/vram {"gib": X}: let experts take up to so much VRAM, and say what they take now."""
@@ -204,6 +220,8 @@ def create_app(
         "/v1/models/{name:path}": api.model,
         "/health": api.health,
         "/v1/status": api.status,
+        "/v1/experts": api.experts,
+        "/v1/timeline": api.timeline,
         "/slots": api.slots,
         "/metrics": api.metrics,
         "/version": api.version,

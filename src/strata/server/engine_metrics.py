@@ -38,7 +38,7 @@ class EngineCounters(Collector):
             runner = self._status.get("runner", {})
             yield from kept(runner.get("kept", {}))
             yield from experts(runner.get("experts", {}))
-            yield from memory(runner, self._status.get("plan", {}))
+            yield from by_use("strata_vram_bytes", "VRAM by use.", vram_uses(runner, self._status.get("plan", {})))
             yield from by_use("strata_host_memory_bytes", "The engine's RAM by use.", runner.get("memory", {}))
             yield from by_label(
                 "strata_stage_seconds", "Seconds of all steps, by what they went into.", "stage", runner.get("seconds")
@@ -148,14 +148,14 @@ def experts(status: Status) -> Iterator[Metric]:
         yield gauge("strata_experts_resident", "Experts in VRAM.", status["resident"])
 
 
-def memory(runner: Status, plan: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
-    """What takes VRAM; nothing where there is none."""
+def vram_uses(runner: Status, plan: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Bytes of VRAM by use; nothing where there is none."""
     uses = {
         "experts": runner.get("experts", {}).get("arena_bytes"),
         "states": runner.get("device_state_bytes"),
         "weights": plan["vram_weights_mib"]["value"] * MIB if "vram_weights_mib" in plan else None,
     }
-    yield from by_use("strata_vram_bytes", "VRAM by use.", {use: n for use, n in uses.items() if n is not None})
+    return {use: int(nbytes) for use, nbytes in uses.items() if nbytes is not None}
 
 
 def by_use(name: str, text: str, uses: Mapping[str, float]) -> Iterator[Metric]:

@@ -18,6 +18,7 @@ from strata.engine.protocol import (
     TOO_LONG,
     UNSUPPORTED,
     Error,
+    Experts,
     Fatal,
     Info,
     Kept,
@@ -90,7 +91,8 @@ class EngineProcess:
         self._live: dict[str, asyncio.Queue[Event | Exception]] = {}
         self._asked: list[asyncio.Future[Mapping[str, Any]]] = []
         self._departures = Departures()
-        self._resizing: list[asyncio.Future[Mapping[str, int]]] = []
+        self._ordered: dict[str, list[asyncio.Future[Mapping[str, Any]]]] = {"vram": [], "experts": []}
+        """Who waits for the answer to an order, by its verb."""
         self._numbers = itertools.count(1)
         self._changed = asyncio.Condition()
         self._stopping = asyncio.Event()
@@ -149,10 +151,17 @@ class EngineProcess:
 
     async def resize(self, mib: int) -> Mapping[str, int]:
         """Let experts take up to so much VRAM -> what they take. RequestError: they cannot."""
+        return await self._order("vram", f"VRAM {mib}")
+
+    async def experts(self) -> Mapping[str, Any]:
+        """Where every expert is, and how much each is used: `ExpertMap.values`."""
+        return await self._order("experts", "EXPERTS")
+
+    async def _order(self, verb: str, line: str) -> Mapping[str, Any]:
         self.require_ready()
-        answer: asyncio.Future[Mapping[str, int]] = asyncio.get_running_loop().create_future()
-        self._resizing.append(answer)
-        self._send(f"VRAM {mib}")
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._ordered[verb].append(answer)
+        self._send(line)
         return await answer
 
     def require_ready(self) -> Ready:
@@ -300,10 +309,13 @@ class EngineProcess:
                     del self._live[name]
             case Error(name, code, text) if name in self._live:
                 self._live.pop(name).put_nowait(self._refusal(code, text))
-            case Kept("vram", counts) if self._resizing:
-                settle(self._resizing.pop(0), counts)
-            case Error("-", code, text) if self._resizing and text.startswith("vram: "):
-                settle(self._resizing.pop(0), refusal(code, text.removeprefix("vram: ")))
+            case Kept(verb, counts) if self._ordered.get(verb):
+                settle(self._ordered[verb].pop(0), counts)
+            case Experts(values) if self._ordered["experts"]:
+                settle(self._ordered["experts"].pop(0), values)
+            case Error("-", code, text) if self._ordered.get(text.partition(": ")[0]):
+                verb, _, why = text.partition(": ")
+                settle(self._ordered[verb].pop(0), refusal(code, why))
             case Error("-", code, text):
                 self._log.warning("engine refused a line", code=code, reason=text)
             case Status(values) if self._asked:
@@ -333,9 +345,9 @@ class EngineProcess:
         asked, self._asked = self._asked, []
         for answer in asked:
             settle(answer, EngineAwayError(why))
-        resizing, self._resizing = self._resizing, []
-        for resized in resizing:
-            settle(resized, EngineAwayError(why))
+        for waiters in self._ordered.values():
+            while waiters:
+                settle(waiters.pop(0), EngineAwayError(why))
 
 
 def settle(answer: "asyncio.Future[Mapping[str, T]]", found: Mapping[str, T] | Exception) -> None:

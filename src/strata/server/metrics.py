@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 
 from strata.engine.events import Finished
 from strata.server.engine_metrics import EngineCounters, Status
+from strata.server.timeline import Timeline
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FIRST_TOKEN_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -22,6 +23,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.timeline = Timeline()
         self.first_token = self._histogram(
             "time_to_first_token", "From the request's arrival at the engine's door to its first token.", FIRST_TOKEN_S
         )
@@ -59,8 +61,13 @@ class AnswerTimer:
     def token(self) -> None:
         """A token came."""
         now_s = time.perf_counter()
-        histogram = self._metrics.gap if self._tokens else self._metrics.first_token
-        histogram.observe(now_s - self._last_s)
+        metrics, waited_s = self._metrics, now_s - self._last_s
+        if self._tokens:
+            metrics.gap.observe(waited_s)
+            metrics.timeline.later_token(time.time(), waited_s)
+        else:
+            metrics.first_token.observe(waited_s)
+            metrics.timeline.first_token(time.time(), waited_s)
         self._last_s, self._tokens = now_s, self._tokens + 1
 
     def ended(self, reason: str, counts: Finished | None) -> None:

@@ -33,6 +33,15 @@ class ServedModel:
         if asked is not None and asked != self.name and asked not in self.aliases:
             raise ApiError(404, f"model {asked[:100]!r} is not served, {self.name!r} is", "model", "model_not_found")
 
+    def sampling(self) -> dict[str, float | int | None]:
+        """What holds for a request that asks for nothing."""
+        names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
+        return {
+            **{name: getattr(self.defaults, name) for name in names},
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+        }
+
     def params(self, asked: Mapping[str, Any], number: int) -> SamplingParams:
         """Sampling of answer `number` of a request: what it asked for, over the server's and the model's defaults.
 

@@ -23,6 +23,7 @@ Bank::Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>&
     for (const WeightTuple& weight : down) down_.push_back(view_of(weight));
     if (gate_.empty() || gate_.size() != up_.size() || gate_.size() != down_.size())
         throw std::invalid_argument("a bank needs as many gate, up and down matrices, and at least one");
+    uses_.assign(gate_.size(), 0);
 }
 
 namespace {
@@ -43,9 +44,11 @@ public:
             ++pairs;
         }
         for (int64_t expert = 0; expert < bank.size(); ++expert) {
-            const bool used = start[expert + 1] != 0;
+            const int32_t rows = start[expert + 1];
             start[expert + 1] += start[expert];
-            if (used) add(native, expert, start[expert]);
+            if (rows == 0) continue;
+            bank.count(expert, rows);
+            add(native, expert, start[expert]);
         }
         begin_.push_back(static_cast<int32_t>(pairs));
         native.counters().distinct_experts += gate_.size();

@@ -26,9 +26,13 @@ public:
     const WeightView& gate(int64_t expert) const { return gate_[expert]; }
     const WeightView& up(int64_t expert) const { return up_[expert]; }
     const WeightView& down(int64_t expert) const { return down_[expert]; }
+    // How often each expert was chosen by a row since the start.
+    const std::vector<int64_t>& uses() const { return uses_; }
+    void count(int64_t expert, int64_t rows) const { uses_[expert] += rows; }
 
 private:
     std::vector<WeightView> gate_, up_, down_;
+    mutable std::vector<int64_t> uses_;
 };
 
 struct Routed {

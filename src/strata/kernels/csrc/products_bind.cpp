@@ -112,8 +112,10 @@ std::vector<std::tuple<std::string, int, int, int, bool>> format_table() {
 }  // namespace
 
 void bind_products(nb::module_& m) {
-    nb::class_<Bank>(m, "Bank").def(nb::init<const std::vector<WeightTuple>&, const std::vector<WeightTuple>&,
-                                             const std::vector<WeightTuple>&>());
+    nb::class_<Bank>(m, "Bank")
+        .def(nb::init<const std::vector<WeightTuple>&, const std::vector<WeightTuple>&,
+                      const std::vector<WeightTuple>&>())
+        .def("uses", &Bank::uses);
     m.def("format_table", &format_table);
     m.def("probe", &probe);
     m.def("linear", &linear);
