@@ -86,3 +86,29 @@ test("numbers and times are short", () => {
   assert.equal(ago(0, 30_000), "1 min ago");
   assert.equal(ago(0, 5 * 3600_000), "5 h ago");
 });
+
+const { byTier, expertAt, layerRows, readMap } = await import(new URL("expert_map.js", LIB));
+const { SPAN_S, ceiling, merged, recent, series, summary } = await import(new URL("series.js", LIB));
+
+test("the expert map is read back from its bytes", () => {
+  const map = readMap({
+    layers: [0, 2], experts: 3, tier_names: { 0: "vram", 1: "pinned", 2: "host" }, counted: true,
+    in_tier: { vram: 2, pinned: 0, host: 2 }, uses_in_tier: { vram: 3, pinned: 0, host: 1 }, tiers: "AAECAAL/", heat: "/4BAwAAA",
+  });
+  assert.deepEqual(byTier(map), [{ tier: "vram", count: 2, share: 0.75 }, { tier: "host", count: 2, share: 0.25 }]);
+  assert.deepEqual(expertAt(map, 0, 0), { layer: 0, expert: 0, tier: "vram", heat: 1 });
+  assert.equal(expertAt(map, 1, 2), null);
+  assert.deepEqual(layerRows(map)[1], { layer: 2, counts: { vram: 1, host: 1 }, used: 1, hottest: 0 });
+});
+
+test("seconds become series of a fixed span", () => {
+  const seconds = merged([{ second: 10, tokens: 1 }, { second: 399, tokens: 2 }], [{ second: 399, tokens: 5 }], 400.5);
+  assert.deepEqual(seconds, [{ second: 399, tokens: 5 }]);
+  const values = series([{ second: 397, tokens: 3 }, ...seconds, { second: 400, tokens: 9 }], "tokens", 400.5, 0);
+  assert.equal(values.length, SPAN_S);
+  assert.deepEqual(values.slice(-3), [3, 0, 5]);
+  assert.equal(recent(values, 2), 2.5);
+  assert.deepEqual([0, 0.3, 1, 3, 50, 501].map(ceiling), [1, 0.5, 1, 5, 50, 1000]);
+  assert.deepEqual(summary([null, 3, 1, 2]), { middle: 2, most: 3 });
+  assert.equal(summary([null]), null);
+});

@@ -1,17 +1,21 @@
-// The frame around the pages: navigation by the address's fragment, the server's state, the theme, the key.
+// The frame around the three pages: navigation by the address's fragment, the server's state, the theme, the key.
 
 import { html, useStore } from "./html.js";
 import { render } from "./vendor/preact.js";
 import { useEffect, useState } from "./vendor/hooks.js";
+import { AboutPage } from "./about/about.js";
 import { access } from "./api.js";
 import { ChatPage } from "./chat/chat.js";
 import { chats } from "./chat/chats.js";
 import { KeyDialog } from "./key_dialog.js";
-import { serverStatus } from "./server_status.js";
+import { MonitorPage } from "./monitor/monitor.js";
+import { serverStatus, troubleOf } from "./server_status.js";
 import { THEMES, setTheme, theme } from "./theme.js";
 
 const PAGES = {
   chat: { label: "Chat", page: ChatPage },
+  monitor: { label: "Monitor", page: MonitorPage },
+  about: { label: "About", page: AboutPage },
 };
 
 function pageName() {
@@ -54,7 +58,8 @@ function skip(event) {
 }
 
 function State() {
-  const { value, trouble } = useStore(serverStatus);
+  const { value } = useStore(serverStatus);
+  const trouble = troubleOf(serverStatus);
   const state = trouble ? "trouble" : value ? "ready" : "waiting";
   const text = trouble || (value ? value.model : "connecting …");
   return html`<span class=${`server-state ${state}`} role="status" title=${text}>

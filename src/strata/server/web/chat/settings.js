@@ -1,13 +1,15 @@
 // The drawer with the system prompt and what the sampler is asked for.
 
-import { html } from "../html.js";
+import { html, useStore } from "../html.js";
 import { EFFORTS, FIELDS } from "../lib/settings.js";
+import { serverStatus } from "../server_status.js";
 import { useEffect, useRef } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 
 export function Settings({ conversation, close }) {
   const drawer = useRef();
   const { settings } = conversation;
+  const defaults = useStore(serverStatus).value?.sampling ?? {};
   useEffect(() => {
     const held = document.activeElement;
     drawer.current.querySelector("textarea").focus();
@@ -32,21 +34,24 @@ export function Settings({ conversation, close }) {
         ${EFFORTS.map((effort) => html`<option value=${effort}>${effort}</option>`)}
       </select>
       <div class="fields">
-        ${FIELDS.map((field) => html`<${Field} field=${field} value=${settings[field.name]} change=${change(field.name)} />`)}
+        ${FIELDS.map((field) => html`<${Field} field=${field} value=${settings[field.name]} standard=${defaults[field.name]}
+          change=${change(field.name)} />`)}
       </div>
       <label for="stop">Stop texts, one a line</label>
       <textarea id="stop" rows="2" value=${settings.stop ?? ""} onInput=${change("stop")}></textarea>
-      <p class="hint">Empty fields leave the choice to the server. A new conversation begins with these settings.</p>
+      <p class="hint">Empty fields leave the choice to the server, whose values they show. A new conversation begins with these settings.</p>
       <button onClick=${clear}>Clear all</button>
     </aside>
   `;
 }
 
-function Field({ field: { name, label, help, ...limits }, value, change }) {
+const NOT_SET = { max_tokens: "no limit", seed: "new each time" };
+
+function Field({ field: { name, label, help, ...limits }, value, standard, change }) {
   const shown = limits.step < 1 ? "decimal" : "numeric";
   return html`<div class="field" title=${help}>
     <label for=${name}>${label}</label>
-    <input id=${name} type="number" inputmode=${shown} ...${limits} placeholder="server's" value=${value ?? ""} onInput=${change}
+    <input id=${name} type="number" inputmode=${shown} ...${limits} placeholder=${standard ?? NOT_SET[name] ?? ""} value=${value ?? ""} onInput=${change}
       aria-describedby=${`${name}-help`} />
     <span id=${`${name}-help`} class="visually-hidden">${help}</span>
   </div>`;

@@ -1,0 +1,35 @@
+// What the server is doing now.
+
+import { html } from "../html.js";
+import { usePoller } from "../poller.js";
+import { serverStatus, troubleOf } from "../server_status.js";
+import { Drafts } from "./drafts.js";
+import { Experts } from "./experts.js";
+import { Kept } from "./kept.js";
+import { Memory } from "./memory.js";
+import { Slots } from "./slots.js";
+import { Speed } from "./speed.js";
+
+export function MonitorPage() {
+  const status = usePoller(serverStatus);
+  const { engine, concurrency, memory, info } = status.value ?? {};
+  const trouble = troubleOf(status);
+  return html`
+    <div class="page monitor">
+      <h1 class="visually-hidden">Monitor</h1>
+      ${trouble && html`<p class="problem" role="alert">${trouble}</p>`}
+      ${!engine && !trouble && html`<p class="empty">Asking …</p>`}
+      ${engine &&
+      html`
+        <${Speed} engine=${engine} concurrency=${concurrency} />
+        <div class="panels">
+          <${Slots} engine=${engine} />
+          <${Memory} memory=${memory} device=${info.device ?? "cpu"} />
+          <${Experts} />
+          <${Drafts} engine=${engine} />
+          <${Kept} engine=${engine} />
+        </div>
+      `}
+    </div>
+  `;
+}

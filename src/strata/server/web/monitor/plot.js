@@ -1,0 +1,73 @@
+// Lines over the last minutes.
+
+import { html } from "../html.js";
+import { ceiling } from "../lib/series.js";
+import { Canvas } from "./canvas.js";
+
+const LEFT = 44;
+const BOTTOM = 18;
+const TOP = 8;
+const HEIGHT = 132;
+const STEPS = 2;
+
+/** `lines`: {values, colour, label}, one value a second, null where there is none; `unit` of all of them. */
+export function Plot({ title, lines, unit, label }) {
+  const most = ceiling(Math.max(1, ...lines.flatMap(({ values }) => values.filter((value) => value !== null))));
+  const draw = (context, width, height, colour) => {
+    const frame = { left: LEFT, right: width - 4, top: TOP, bottom: height - BOTTOM };
+    grid(context, frame, most, colour);
+    for (const line of lines) trace(context, frame, line, most, colour);
+  };
+  return html`
+    <figure class="plot">
+      <figcaption>
+        ${title} <span class="unit">${unit}</span>
+        ${lines.length > 1 &&
+        html`<span class="keys">${lines.map((line) => html`<span class=${`key ${line.colour}`}>${line.label}</span>`)}</span>`}
+      </figcaption>
+      <${Canvas} draw=${draw} label=${label} height=${HEIGHT} />
+    </figure>
+  `;
+}
+
+function grid(context, frame, most, colour) {
+  context.font = "11px system-ui, sans-serif";
+  context.textBaseline = "middle";
+  context.lineWidth = 1;
+  for (let step = 0; step <= STEPS; step += 1) {
+    const y = Math.round(frame.bottom - ((frame.bottom - frame.top) * step) / STEPS) + 0.5;
+    context.strokeStyle = colour("line");
+    context.beginPath();
+    context.moveTo(frame.left, y);
+    context.lineTo(frame.right, y);
+    context.stroke();
+    context.fillStyle = colour("soft");
+    context.textAlign = "right";
+    context.fillText(((most * step) / STEPS).toLocaleString("en"), frame.left - 6, y);
+  }
+  context.textBaseline = "alphabetic";
+  context.textAlign = "left";
+  context.fillText("5 min ago", frame.left, frame.bottom + 14);
+  context.textAlign = "right";
+  context.fillText("now", frame.right, frame.bottom + 14);
+}
+
+function trace(context, frame, { values, colour: name }, most, colour) {
+  const x = (i) => frame.left + ((frame.right - frame.left) * i) / (values.length - 1);
+  const y = (value) => frame.bottom - ((frame.bottom - frame.top) * value) / most;
+  context.strokeStyle = context.fillStyle = colour(name);
+  context.lineWidth = 1.5;
+  context.lineJoin = "round";
+  context.beginPath();
+  values.forEach((value, i) => {
+    if (value === null) return;
+    const joined = i > 0 && values[i - 1] !== null;
+    if (joined) context.lineTo(x(i), y(value));
+    else {
+      const alone = (values[i + 1] ?? null) === null;
+      if (alone) context.rect(x(i) - 1, y(value) - 1, 2, 2);
+      context.moveTo(x(i), y(value));
+    }
+  });
+  context.stroke();
+}
