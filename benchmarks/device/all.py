@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPICS = ("simple", "products", "prompts", "mixers", "engine", "tiers")
+TOPICS = ("simple", "products", "prompts", "mixers", "torch_ops", "engine", "tiers")
 """In the order of what they build on."""
 CACHE = Path(tempfile.gettempdir()) / "strata-device-kernels"
 """Compiled kernels, for all topics and later calls."""

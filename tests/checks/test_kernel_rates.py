@@ -7,8 +7,18 @@ import pytest
 import torch
 
 from models.made import ops_of
-from strata.checks.kernel_cases import attention_case, experts_case, linear_case, random_bank, random_weight
-from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, kernel_rates, measure
+from strata.checks.kernel_cases import (
+    attention_case,
+    delta_case,
+    experts_case,
+    linear_case,
+    random_bank,
+    random_weight,
+    read_case,
+)
+from strata.checks.kernel_rates import CASES, KERNELS, Choice, KernelRate, Recorded, kernel_rates, measure
+from strata.kernels.gpu_ops import GpuOps
+from strata.kernels.host_device import HostDevice
 from strata.kernels.native import FORMAT_CODES, describe
 
 SMALL = Choice(formats=("Q4_K",), rows=(1, 3), contexts=(32,), kv_types=("f32",), cols=256, megabytes=1, repeats=2)
@@ -87,6 +97,33 @@ def test_everything_chosen_is_measured_beside_the_memory():
     assert [rate.kernel for rate, _ in only] == ["read", "attention", "attention"]
     alone = list(kernel_rates(ops_of(), replace(SMALL, kernels=("read",))))
     assert [rate.kernel for rate, _ in alone] == ["read"] and tuple(CASES) == KERNELS
+
+
+@pytest.mark.parametrize("kv_type", ["f32", "bf16", "int8"])
+def test_a_device_is_measured_on_the_same_operands(kv_type):
+    """Its calls give the CPU's bits, so they are the same work."""
+    found = []
+    for ops in (ops_of(), GpuOps(HostDevice())):
+        draw = np.random.default_rng(3)
+        weight = random_weight("Q4_K", 8, 256, draw)
+        cases = [
+            linear_case(ops, weight, 2, draw),
+            attention_case(ops, (4, 2, 64), kv_type, 20, 1, draw),
+            *([delta_case(ops, 1, 1, draw)] if kv_type == "f32" else []),
+        ]
+        found.append([(case.nbytes, next(case.calls)()) for case in cases])
+    for (nbytes, expected), (same, got) in zip(*found, strict=True):
+        first = lambda y: y[0] if isinstance(y, tuple) else y  # noqa: E731
+        assert nbytes == same and torch.equal(first(expected), first(got))
+
+
+def test_a_sample_on_a_device_is_one_program_of_all_its_calls():
+    ops, draw = GpuOps(HostDevice()), np.random.default_rng(3)
+    case = linear_case(ops, random_weight("Q4_K", 8, 256, draw), 1, draw)
+    one, three = Recorded(ops, case, 1), Recorded(ops, case, 3)
+    assert len(three.program) == 3 * len(one.program) > 0 and three(case, 3) > 0
+    rate, read = measure(case, 2, ops), measure(read_case(ops, 1), 2, ops)
+    assert len(rate.seconds) == len(read.seconds) == 2 and min(rate.seconds) > 0 and read.nbytes == 1_000_000
 
 
 def test_what_others_disturbed_is_measured_again(monkeypatch, rng):

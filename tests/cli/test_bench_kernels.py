@@ -26,6 +26,13 @@ def test_a_table_for_people(capsys):
     assert read.startswith("read") and linear.split()[:3] == ["linear", "Q4_K", "2"]
 
 
+def test_a_gpu_is_named(capsys):
+    words = ["bench", "kernels", "--only", "read", "--mb", "1", "--repeat", "1", "--json", "--device"]
+    for device, name in (("emulator", "host emulator"), ("cpu", "cpu")):
+        assert run([*words, device], {}) == 0
+        assert json.loads(capsys.readouterr().out)["device"] == name
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

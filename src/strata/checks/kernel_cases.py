@@ -11,6 +11,7 @@ import torch
 
 from strata.kernels import _native
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.native import describe
 from strata.kernels.views import KV_BLOCK, ExpertBank, KvType, PagedPlane, Rows, Weight
 from strata.quant.decode import dequantise
@@ -20,6 +21,8 @@ from strata.state.layout import KvLayout, LayerLayout
 from strata.state.sequence import KV_DTYPES
 
 Bytes = npt.NDArray[np.uint8]
+Measured = CpuOps | GpuOps
+"""What can be measured."""
 
 POOL_ROWS = 16
 """A matrix repeats this many random rows."""
@@ -37,6 +40,13 @@ class Case:
     macs: int
     """Multiply-adds of one call; 0 where that says nothing."""
     calls: Iterator[Callable[[], object]]
+    recordable: bool = True
+    """Whether the calls are operations, which a program of a device can record."""
+
+
+def memory_of(ops: Measured) -> torch.device:
+    """Where the operands lie."""
+    return ops.device.torch_device if isinstance(ops, GpuOps) else torch.device("cpu")
 
 
 def random_weight(name: str, rows: int, cols: int, rng: np.random.Generator) -> Weight:
@@ -67,8 +77,12 @@ def random_blocks(fmt: QuantFormat, count: int, rng: np.random.Generator) -> Byt
     return np.concatenate(found)[:count]
 
 
-def read_case(ops: CpuOps, megabytes: int) -> Case:
-    """Every byte of a big matrix, looked at and nothing more: what the memory gives these threads."""
+def read_case(ops: Measured, megabytes: int) -> Case:
+    """Every byte of a big matrix, looked at and nothing more: what the memory gives these threads, or the device (by
+    torch's sum)."""
+    if isinstance(ops, GpuOps):
+        values = torch.ones(megabytes * 250_000, device=memory_of(ops))
+        return Case("read", f"{megabytes} MB", 1, values.nbytes, 0, cycle([values.sum]), recordable=False)
     rows = -(-megabytes * 1_000_000 // 4096)
     # From numpy as the other operands, whose large arrays may lie in huge pages.
     weight = Weight(FORMATS["F32"], rows, 1024, (torch.from_numpy(np.ones((rows, 4096), np.uint8)),))
@@ -78,9 +92,9 @@ def read_case(ops: CpuOps, megabytes: int) -> Case:
     return Case("read", f"{megabytes} MB", 1, rows * 4096, 0, cycle([lambda: (call(), weight, x, y)]))
 
 
-def linear_case(ops: CpuOps, weight: Weight, rows: int, rng: np.random.Generator) -> Case:
+def linear_case(ops: Measured, weight: Weight, rows: int, rng: np.random.Generator) -> Case:
     """`rows` rows times a matrix larger than the last-level cache."""
-    x = torch.from_numpy(rng.standard_normal((rows, weight.cols), dtype=np.float32))
+    x = torch.from_numpy(rng.standard_normal((rows, weight.cols), dtype=np.float32)).to(memory_of(ops))
     nbytes = sum(plane.numel() * plane.element_size() for plane in weight.planes)
     macs = rows * weight.rows * weight.cols
     return Case("linear", weight.format.name, rows, nbytes, macs, cycle([partial(ops.linear, x, [weight])]))
@@ -119,60 +133,61 @@ def parts(weight: Weight, count: int) -> tuple[Weight, ...]:
     return tuple(Weight(weight.format, rows, weight.cols, (plane,)) for plane in cut)
 
 
-def experts_case(ops: CpuOps, bank: Bank, rows: int, rng: np.random.Generator) -> Case:
+def experts_case(ops: Measured, bank: Bank, rows: int, rng: np.random.Generator) -> Case:
     """`rows` rows, each with its own drawn experts; the first row's go round, so that one row reads memory too."""
-    count, top_k = len(bank.bank.gate), bank.top_k
-    x = torch.from_numpy(rng.standard_normal((rows, bank.bank.gate[0].cols), dtype=np.float32))
-    factors = torch.full((rows, top_k), 1.0 / top_k)
+    count, top_k, where = len(bank.bank.gate), bank.top_k, memory_of(ops)
+    x = torch.from_numpy(rng.standard_normal((rows, bank.bank.gate[0].cols), dtype=np.float32)).to(where)
+    factors = torch.full((rows, top_k), 1.0 / top_k, device=where)
     choices = []
     for turn in range(max(8, count // top_k)):
         first = [(turn * top_k + i) % count for i in range(top_k)]
         drawn = [first, *(rng.permutation(count)[:top_k].tolist() for _ in range(rows - 1))]
         choices.append(torch.tensor(drawn, dtype=torch.int32))
     distinct = sum(len(set(ids.flatten().tolist())) for ids in choices) / len(choices)
-    calls = [partial(ops.experts, x, ids, factors, bank.bank) for ids in choices]
+    calls = [partial(ops.experts, x, ids.to(where), factors, bank.bank) for ids in choices]
     macs = rows * top_k * 3 * bank.bank.gate[0].rows * bank.bank.gate[0].cols
     return Case("experts", bank.name, rows, round(distinct * bank.expert_bytes), macs, cycle(calls))
 
 
-def one_segment(slot: int, position: int, rows: int) -> Rows:
+def one_segment(slot: int, position: int, rows: int, where: torch.device) -> Rows:
     """`rows` rows of one slot from `position` on."""
     return Rows(
-        torch.full((rows,), slot, dtype=torch.int32),
-        torch.arange(position, position + rows, dtype=torch.int32),
-        torch.tensor([[slot, 0, rows]], dtype=torch.int32),
+        torch.full((rows,), slot, dtype=torch.int32, device=where),
+        torch.arange(position, position + rows, dtype=torch.int32, device=where),
+        torch.tensor([[slot, 0, rows]], dtype=torch.int32, device=where),
     )
 
 
 def attention_case(
-    ops: CpuOps, heads: tuple[int, int, int], kv_type: KvType, context: int, megabytes: int, rng: np.random.Generator
+    ops: Measured, heads: tuple[int, int, int], kv_type: KvType, context: int, megabytes: int, rng: np.random.Generator
 ) -> Case:
     """One row over `context` positions, in as many sequences as fill `megabytes`; heads = (queries, KV, size)."""
-    queries, kv, dim = heads
+    (queries, kv, dim), where = heads, memory_of(ops)
     page = 256
     pages = -(-context // page)
     nbytes = LayerLayout(kv=KvLayout(kv, dim)).token_bytes(kv_type) * context
     slots = max(2, -(-megabytes * 1_000_000 // nbytes))
-    table = torch.arange(slots * pages, dtype=torch.int32).reshape(slots, pages)
-    block = torch.from_numpy(rng.standard_normal((1, kv, page, dim), dtype=np.float32))
+    table = torch.arange(slots * pages, dtype=torch.int32, device=where).reshape(slots, pages)
+    block = torch.from_numpy(rng.standard_normal((1, kv, page, dim), dtype=np.float32)).to(where)
     stored = block.to(KV_DTYPES[kv_type]).repeat(slots * pages, 1, 1, 1)
-    scales = torch.full((*stored.shape[:-1], dim // KV_BLOCK), 0.1) if kv_type == "int8" else None
+    shape_of_scales = (*stored.shape[:-1], dim // KV_BLOCK)
+    scales = torch.full(shape_of_scales, 0.1, device=where) if kv_type == "int8" else None
     keys, values = (PagedPlane(each, table, scales) for each in (stored, stored.clone()))
-    q = torch.from_numpy(rng.standard_normal((1, queries, dim), dtype=np.float32))
-    rows = [one_segment(slot, context - 1, 1) for slot in range(slots)]
+    q = torch.from_numpy(rng.standard_normal((1, queries, dim), dtype=np.float32)).to(where)
+    rows = [one_segment(slot, context - 1, 1, where) for slot in range(slots)]
     calls = [partial(ops.attention, q, keys, values, row, dim**-0.5) for row in rows]
     shape = f"{queries}/{kv} heads of {dim}, {context} {kv_type}"
     return Case("attention", shape, 1, nbytes, 2 * queries * context * dim, cycle(calls))
 
 
-def delta_case(ops: CpuOps, rows: int, megabytes: int, rng: np.random.Generator) -> Case:
+def delta_case(ops: Measured, rows: int, megabytes: int, rng: np.random.Generator) -> Case:
     """`rows` rows of one sequence through Qwen3-Next's delta rule, in as many sequences as fill `megabytes`."""
     key_heads, value_heads, dim = 16, 32, 128
-    nbytes = 2 * value_heads * dim * dim * 4
-    state = torch.zeros(max(2, -(-megabytes * 1_000_000 // (nbytes // 2))), value_heads, dim, dim)
-    qkv = torch.from_numpy(rng.standard_normal((rows, (2 * key_heads + value_heads) * dim), dtype=np.float32))
-    beta, decay = torch.full((rows, value_heads), 0.5), torch.full((rows, value_heads), 0.9)
-    segments = [one_segment(slot, 0, rows) for slot in range(len(state))]
+    nbytes, where = 2 * value_heads * dim * dim * 4, memory_of(ops)
+    state = torch.zeros(max(2, -(-megabytes * 1_000_000 // (nbytes // 2))), value_heads, dim, dim, device=where)
+    qkv = torch.from_numpy(rng.standard_normal((rows, (2 * key_heads + value_heads) * dim), dtype=np.float32)).to(where)
+    beta, decay = (torch.full((rows, value_heads), value, device=where) for value in (0.5, 0.9))
+    segments = [one_segment(slot, 0, rows, where) for slot in range(len(state))]
     calls = [partial(ops.delta_rule, qkv, beta, decay, state, part, key_heads, "grouped", 1e-6) for part in segments]
     return Case(
         "delta rule", f"{value_heads} heads of {dim} x {dim}", rows, nbytes, 3 * rows * nbytes // 8, cycle(calls)

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from strata.checks.company import DISTURBED, Company
 from strata.checks.kernel_cases import (
     Case,
+    Measured,
     attention_case,
     delta_case,
     experts_case,
@@ -19,13 +21,16 @@ from strata.checks.kernel_cases import (
     random_weight,
     read_case,
 )
-from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.native import FORMAT_CODES
 from strata.kernels.views import KvType
 from strata.quant.formats import FORMATS
 
 SAMPLE_SECONDS = 0.02
 """A sample repeats its call until it lasted this long."""
+
+MOST_CALLS = 2000
+"""Of a sample."""
 
 MOST_TRIES = 3
 """What other processes disturbed is measured again."""
@@ -93,14 +98,21 @@ class KernelRate:
         return values
 
 
-def measure(case: Case, repeats: int) -> KernelRate:
-    """Seconds per call, `repeats` times over as many calls as fill a sample; the least disturbed of a few tries."""
-    timed(case, 1)
-    count = max(1, round(SAMPLE_SECONDS / timed(case, 1)))
+def measure(case: Case, repeats: int, ops: GpuOps | None = None) -> KernelRate:
+    """Seconds per call, `repeats` times over as many calls as fill a sample; the least disturbed of a few tries.
+
+    On the device of `ops` a sample is a program, which runs without the host between its calls.
+    """
+    once, sample = (timed, timed) if ops is None else (partial(waited, ops), partial(waited, ops))
+    once(case, 1)
+    count = min(MOST_CALLS, max(1, round(SAMPLE_SECONDS / once(case, 1))))
+    if ops is not None and case.recordable:
+        sample = Recorded(ops, case, count)
+        sample(case, count)
     tries: list[KernelRate] = []
     while len(tries) < MOST_TRIES:
         company = Company()
-        seconds = tuple(timed(case, count) for _ in range(repeats))
+        seconds = tuple(sample(case, count) for _ in range(repeats))
         share = company.share()
         tries.append(KernelRate(case.kernel, case.shape, case.rows, case.nbytes, case.macs, seconds, share))
         if share is None or share <= DISTURBED:
@@ -117,7 +129,37 @@ def timed(case: Case, count: int) -> float:
     return (time.perf_counter() - started) / count
 
 
-def linear_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+def waited(ops: GpuOps, case: Case, count: int) -> float:
+    """Seconds per call over `count` calls, until the device is done with them."""
+    calls = [next(case.calls) for _ in range(count)]
+    ops.device.synchronize()
+    started = time.perf_counter()
+    for call in calls:
+        call()
+    ops.device.synchronize()
+    return (time.perf_counter() - started) / count
+
+
+class Recorded:
+    """`count` calls of a case as one program, each on other operands as far as they go."""
+
+    def __init__(self, ops: GpuOps, case: Case, count: int) -> None:
+        self.ops = ops
+        self.program = ops.device.program(False)
+        with self.program.recording():
+            for _ in range(count):
+                next(case.calls)()
+
+    def __call__(self, case: Case, count: int) -> float:
+        """Seconds per call."""
+        self.ops.device.synchronize()
+        started = time.perf_counter()
+        self.program.run()
+        self.ops.device.synchronize()
+        return (time.perf_counter() - started) / count
+
+
+def linear_cases(ops: Measured, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
     """Products: formats x rows."""
     for name in choice.formats:
         row_bytes = FORMATS[name].row_bytes(choice.cols)
@@ -126,7 +168,7 @@ def linear_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Itera
             yield linear_case(ops, weight, rows, rng)
 
 
-def experts_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+def experts_cases(ops: Measured, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
     """A layer's experts: two mixes of formats x rows."""
     for name in BANKS:
         bank = random_bank(name, choice.megabytes, rng)
@@ -134,7 +176,7 @@ def experts_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iter
             yield experts_case(ops, bank, rows, rng)
 
 
-def attention_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+def attention_cases(ops: Measured, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
     """Attention of one row: two shapes of heads x forms of keys and values x contexts."""
     for heads in HEADS:
         for kv_type in choice.kv_types:
@@ -142,18 +184,18 @@ def attention_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> It
                 yield attention_case(ops, heads, kv_type, context, choice.megabytes, rng)
 
 
-def delta_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+def delta_cases(ops: Measured, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
     """The delta rule: one token, a verify window, a part of a prompt."""
     for rows in (1, 4, 64):
         yield delta_case(ops, rows, choice.megabytes, rng)
 
 
-def no_cases(ops: CpuOps, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
+def no_cases(ops: Measured, choice: Choice, rng: np.random.Generator) -> Iterator[Case]:
     """Nothing beside the memory's rate, which is always measured."""
     return iter(())
 
 
-CASES: dict[str, Callable[[CpuOps, Choice, np.random.Generator], Iterator[Case]]] = {
+CASES: dict[str, Callable[[Measured, Choice, np.random.Generator], Iterator[Case]]] = {
     "read": no_cases,
     "linear": linear_cases,
     "experts": experts_cases,
@@ -162,12 +204,13 @@ CASES: dict[str, Callable[[CpuOps, Choice, np.random.Generator], Iterator[Case]]
 }
 
 
-def kernel_rates(ops: CpuOps, choice: Choice) -> Iterator[tuple[KernelRate, KernelRate]]:
+def kernel_rates(ops: Measured, choice: Choice) -> Iterator[tuple[KernelRate, KernelRate]]:
     """(what was measured, the memory's rate as measured at the start); the first is the memory's rate itself."""
+    device_ops = ops if isinstance(ops, GpuOps) else None
     reading = read_case(ops, choice.megabytes)
-    read = measure(reading, choice.repeats)
+    read = measure(reading, choice.repeats, device_ops)
     yield read, read
     rng = np.random.default_rng(0)
     for kernel in choice.kernels:
         for case in CASES[kernel](ops, choice, rng):
-            yield measure(case, choice.repeats), read
+            yield measure(case, choice.repeats, device_ops), read
