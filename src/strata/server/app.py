@@ -30,6 +30,7 @@ from strata.server.pages import page_routes
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
 from strata.server.stream import ClientGoneError, EventStream, unless_gone
+from strata.server.tokens import DetokenizeFields, TokenizeFields, detokenize, props, tokenize
 
 EARLY_ERROR_S = 0.5
 """A stream's answer is not begun for this long, so that a refusal still gets its own status code."""
@@ -91,14 +92,13 @@ class Api:
         return JSONResponse(self._model())
 
     def _model(self) -> dict[str, Any]:
-        ready = self._engine.ready
         return {
             "id": self._served.name,
             "object": "model",
             "created": self._served.created,
             "owned_by": "strata",
-            "context_length": ready.context if ready is not None else None,
-            "max_model_len": ready.context if ready is not None else None,
+            "context_length": self._context,
+            "max_model_len": self._context,
         }
 
     async def health(self, request: Request) -> Response:
@@ -161,6 +161,26 @@ class Api:
         """GET /slots: what every slot does."""
         return JSONResponse(slots_of(await self._engine.status()))
 
+    async def tokenize(self, request: Request) -> Response:
+        """POST /tokenize."""
+        fields = read_fields(await self.body(request), TokenizeFields, {})
+        return JSONResponse(tokenize(fields, self._served, self._context))
+
+    async def detokenize(self, request: Request) -> Response:
+        """POST /detokenize."""
+        return JSONResponse(detokenize(read_fields(await self.body(request), DetokenizeFields, {}), self._served))
+
+    async def props(self, request: Request) -> Response:
+        """GET /props: the server's own settings, as llama.cpp's clients ask for them."""
+        slots = self._engine.info.get("batch_slots")
+        return JSONResponse(props(self._served, self._context, None if slots is None else int(slots)))
+
+    @property
+    def _context(self) -> int | None:
+        """Tokens of one conversation; None while the engine loads."""
+        ready = self._engine.ready
+        return ready.context if ready is not None else None
+
     async def version(self, request: Request) -> Response:
         """GET /version."""
         return JSONResponse({"version": __version__})
@@ -214,6 +234,8 @@ def create_app(
         **{path: partial(api.generate, dialect) for path, dialect in DIALECTS.items()},
         "/v1/messages/count_tokens": api.count_tokens,
         "/v1/vram": api.vram,
+        "/tokenize": api.tokenize,
+        "/detokenize": api.detokenize,
     }
     get = {
         "/v1/models": api.models,
@@ -225,6 +247,7 @@ def create_app(
         "/slots": api.slots,
         "/metrics": api.metrics,
         "/version": api.version,
+        "/props": api.props,
     }
     routes = [Route(path, _guarded(endpoint), methods=["POST"]) for path, endpoint in post.items()]
     routes += [Route(path, _guarded(endpoint), methods=["GET"]) for path, endpoint in get.items()]
