@@ -1,11 +1,11 @@
 // Gated delta rule for many rows of a sequence: bits as delta_rule/naive.py.
 //
 // A row's chains over the key dims cannot be cut, and the next row's chain needs this row's result; so what a row costs
-// is the latency of one chain, if reading k and q from shared memory does not cost more. Two groups of 32 lanes share a
-// block: both hold the same 32 columns of the state in registers. The first goes ahead from row to row and finds what is
-// written (d); the second follows some rows behind, writes the same into its copy and computes the outputs, which
-// nobody waits for. A lane holds two columns of half the dims, so that a value of k serves twice: lanes 0 .. 15 begin a
-// chain over the lower half, lanes 16 .. 31 go on with it over the upper one.
+// is the latency of one chain of multiply-adds, if a group of 32 lanes has a scheduler for itself and little else to do.
+// A group holds 16 columns of the state, a lane half the dims of one: lanes 0 .. 15 begin a chain over the lower half,
+// lanes 16 .. 31 go on with it over the upper one. Two chains go along together, that of what row t reads (m) and that of
+// the row before's output (o): S is changed by d of row t - 1, gives o of it, decays, and is read for row t. The state
+// before and after the decay is kept for the chains' second half.
 #pragma once
 
 #include "delta.h"
@@ -50,71 +50,62 @@ STRATA_INLINE void fetch_chunk(const DeltaSource& from, int chunk, int dim, Delt
     }
 }
 
-// A lane's part of the state, two columns of half the dims, and the values of k or q that its second pass needs again.
+// A lane's part of the state: as row t - 1 left it, and decayed for row t.
 struct DeltaState {
-    float s[2][delta_half], kept[delta_half];
+    float left[delta_half], decayed[delta_half];
 };
 
-// Chains of both columns over all dims: the lower half's lanes have begun them in `sums`, the upper half's go on.
-STRATA_INLINE void finish_chains(const DeltaState& state, int half, float (&sums)[2]) {
-    const bool upper = lane() >= 16;
+// A lane's dims of k and q of row t - 1, and of k of row t.
+struct DeltaKeys {
+    const float* k_before;
+    const float* q_before;
+    const float* k;
+};
+
+// The chains of o and m.
+struct DeltaSums {
+    float o, m;
+};
+
+STRATA_INLINE void load_dims(const float* from, float (&to)[4]) {
+    const Words4 four = load16(from);
     UNROLL
-    for (int c = 0; c < 2; ++c) {
-        const float begun = shuffle_xor(sums[c], 16);
-        sums[c] = upper ? begun : 0.0f;
-    }
-    UNROLL
-    for (int i = 0; i < half; ++i)
-        UNROLL
-        for (int c = 0; c < 2; ++c) sums[c] = fma(state.s[c][i], state.kept[i], sums[c]);
-    UNROLL
-    for (int c = 0; c < 2; ++c) {
-        const float whole = shuffle_xor(sums[c], 16);
-        sums[c] = upper ? sums[c] : whole;
-    }
+    for (int j = 0; j < 4; ++j) to[j] = float_of_bits(four.w[j]);
 }
 
-// S = (S + k_before d_before) decay, m = S^T k: the row before is written while this one is read. k_before is kept.
-STRATA_INLINE void read_row(DeltaState& state, int half, const float* k, float decay, const float (&d)[2], float (&sums)[2]) {
-    sums[0] = sums[1] = 0.0f;
+// S += k_before d, o = S^T q_before, S *= decay, m = S^T k. The whole sums are in the upper lanes, m in all.
+STRATA_INLINE DeltaSums step_row(DeltaState& state, int half, const DeltaKeys& keys, float d, float decay) {
+    DeltaSums sums = {0.0f, 0.0f};
     UNROLL
     for (int i = 0; i < half; i += 4) {
-        const Words4 now = load16(k + i);
+        float k_before[4], q_before[4], k[4];
+        load_dims(keys.k_before + i, k_before);
+        load_dims(keys.q_before + i, q_before);
+        load_dims(keys.k + i, k);
         UNROLL
         for (int j = 0; j < 4; ++j) {
-            const float value = float_of_bits(now.w[j]);
-            UNROLL
-            for (int c = 0; c < 2; ++c) {
-                float& s = state.s[c][i + j];
-                s = fma(state.kept[i + j], d[c], s) * decay;
-                sums[c] = fma(s, value, sums[c]);
-            }
-            state.kept[i + j] = value;
+            float &left = state.left[i + j], &decayed = state.decayed[i + j];
+            left = fma(k_before[j], d, decayed);
+            sums.o = fma(left, q_before[j], sums.o);
+            decayed = left * decay;
+            sums.m = fma(decayed, k[j], sums.m);
         }
     }
-    finish_chains(state, half, sums);
-}
-
-// S = S decay + k d, o = S^T q.
-STRATA_INLINE void write_row(DeltaState& state, int half, const float* k, const float* q, float decay, const float (&d)[2],
-                             float (&sums)[2]) {
-    sums[0] = sums[1] = 0.0f;
+    sums = {shuffle_xor(sums.o, 16), shuffle_xor(sums.m, 16)};  // of use to the upper lanes
     UNROLL
     for (int i = 0; i < half; i += 4) {
-        const Words4 key = load16(k + i), query = load16(q + i);
+        float q_before[4], k[4];
+        load_dims(keys.q_before + i, q_before);
+        load_dims(keys.k + i, k);
         UNROLL
         for (int j = 0; j < 4; ++j) {
-            const float value = float_of_bits(query.w[j]);
-            UNROLL
-            for (int c = 0; c < 2; ++c) {
-                float& s = state.s[c][i + j];
-                s = fma(float_of_bits(key.w[j]), d[c], s * decay);
-                sums[c] = fma(s, value, sums[c]);
-            }
-            state.kept[i + j] = value;
+            sums.o = fma(state.left[i + j], q_before[j], sums.o);
+            sums.m = fma(state.decayed[i + j], k[j], sums.m);
         }
     }
-    finish_chains(state, half, sums);
+    const float whole = shuffle_xor(sums.m, 16);
+    if (lane() < 16) sums.m = whole;
+    return sums;
 }
 
 // The arguments of delta_rule (delta.h) with normalised qk; keys of a multiple of 8 dims, up to 128, and values of a
@@ -123,11 +114,12 @@ STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const flo
                                     float* out, const int32_t* segments, int64_t key_heads, int64_t value_heads,
                                     int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t tiled)) {
     SHARED(DeltaRows, chunks, delta_slots);
-    SHARED(float, written, 2 * delta_chunk * 32);  // d of a row and column
+    SHARED(float, nothing, delta_half);
+    if (thread_x() < delta_half) nothing[thread_x()] = 0.0f;
     DELTA_DIMS;
     const int64_t across = columns / 32, h = block_x() / across, c = block_x() % across * 32;
     const int64_t slot = segments[3 * block_y()], begin = segments[3 * block_y() + 1];
-    const int length = segments[3 * block_y() + 2], half = dim / 2, upper = lane() / 16, column = lane() % 16 * 2;
+    const int length = segments[3 * block_y() + 2], half = dim / 2, upper = lane() / 16, column = warp() * 16 + lane() % 16;
     if (length == 0) return;
     const int64_t key_head = tiled ? h % key_heads : h / (value_heads / key_heads);
     const int64_t width = 2 * key_heads * dim + value_heads * columns;
@@ -139,45 +131,35 @@ STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const flo
     float* to = out + (begin * value_heads + h) * columns + c + column;
     DeltaState mine;
     UNROLL
-    for (int i = 0; i < half; ++i) {
-        const Words2 two = load8(place + i * columns);
-        mine.s[0][i] = float_of_bits(two.w[0]), mine.s[1][i] = float_of_bits(two.w[1]);
-        mine.kept[i] = 0.0f;
-    }
+    for (int i = 0; i < half; ++i) mine.decayed[i] = place[i * columns];
     const int count = (length + delta_chunk - 1) / delta_chunk, own = upper * (half + 4);
     fetch_chunk(from, 0, dim, chunks[0]);
     commit_copies();
-    float d[2] = {-0.0f, -0.0f};  // nothing is written before the first row: + 0 * -0 leaves zeros of either sign as they are
+    float d = -0.0f;  // nothing is written before the first row: + 0 * -0 leaves zeros of either sign as they are
+    DeltaKeys keys = {nothing, nothing, nothing};
     KEEP_ROLLED
-    for (int chunk = 0; chunk <= count; ++chunk) {
+    for (int chunk = 0; chunk < count; ++chunk) {
         wait_for_copies<0>();
-        barrier();  // the chunk has landed, its predecessor's d are there, and the one before that is used up
+        barrier();  // the chunk has landed, and all but its predecessor's last row are used up
         if (chunk + 1 < count) fetch_chunk(from, chunk + 1, dim, chunks[(chunk + 1) % delta_slots]);
         commit_copies();
-        const int at = chunk - warp();  // the second group is a chunk behind
-        if (at < 0 || at >= count) continue;
-        const DeltaRows& here = chunks[at % delta_slots];
-        float* change = written + at % 2 * delta_chunk * 32 + column;
-        const int rows = least(delta_chunk, length - at * delta_chunk);
-        float sums[2];
+        const DeltaRows& here = chunks[chunk % delta_slots];
+        const int rows = least(delta_chunk, length - chunk * delta_chunk);
         KEEP_ROLLED
         for (int r = 0; r < rows; ++r) {
-            const float* k = here.k + r * delta_pitch + own;
-            if (warp() == 0) {
-                read_row(mine, half, k, here.decay[r], d, sums);
-                for (int x = 0; x < 2; ++x) d[x] = here.beta[r] * (here.v[r * 32 + column + x] - sums[x]);
-                if (upper == 0) change[r * 32] = d[0], change[r * 32 + 1] = d[1];
-            } else {
-                d[0] = change[r * 32], d[1] = change[r * 32 + 1];
-                write_row(mine, half, k, here.q + r * delta_pitch + own, here.decay[r], d, sums);
-                float* row = to + (at * delta_chunk + r) * value_heads * columns;
-                if (upper == 0) row[0] = sums[0], row[1] = sums[1];
-            }
+            keys.k = here.k + r * delta_pitch + own;
+            const float beta_here = here.beta[r], v = here.v[r * 32 + column];
+            const DeltaSums sums = step_row(mine, half, keys, d, here.decay[r]);
+            d = beta_here * (v - sums.m);
+            if (upper && chunk + r > 0) to[0] = sums.o, to += value_heads * columns;
+            keys.k_before = keys.k, keys.q_before = here.q + r * delta_pitch + own;
         }
     }
-    if (warp() == 0) return;
+    keys.k = keys.k_before;
+    const DeltaSums last = step_row(mine, half, keys, d, 1.0f);
+    if (upper) to[0] = last.o;
     UNROLL
-    for (int i = 0; i < half; ++i) place[i * columns] = mine.s[0][i], place[i * columns + 1] = mine.s[1][i];
+    for (int i = 0; i < half; ++i) place[i * columns] = mine.left[i];
 }
 
 }  // namespace strata::STRATA_ISA
