@@ -14,7 +14,9 @@ CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (2, 300, 300), (
 
 
 @pytest.mark.parametrize(("rows", "width", "group"), CASES)
-def test_rms_norm(rows: int, width: int, group: int) -> None:
+@pytest.mark.parametrize("many", [1, 100])
+def test_rms_norm(rows: int, width: int, group: int, many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MANY", many)
     x = normal(1, rows, width)
     for weight in (None, normal(2, width), normal(3, group)):
         on_device(lambda d, w=weight: [gpu.rms_norm(d, x, w, 1e-6, group)], [naive.rms_norm(x, weight, 1e-6, group)])

@@ -16,6 +16,13 @@ def test_bits(rows: int, streams: int, hidden: int) -> None:
     on_device(lambda d: [gpu.stream_add(d, x, y, gates, streams, 2.0)], [naive.stream_add(x, y, gates, streams, 2.0)])
 
 
+@pytest.mark.parametrize("hidden", [24, 300])
+def test_rows_of_a_prompt(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MANY", 3)
+    x, y, gates = normal(1, 3, 4 * hidden), normal(3, 3, hidden), normal(4, 3, 4)
+    on_device(lambda d: [gpu.stream_add(d, x, y, gates, 4, 2.0)], [naive.stream_add(x, y, gates, 4, 2.0)])
+
+
 def test_the_order_of_streams_shows_in_the_bits() -> None:
     gate, x = normal(1, 20, 96), normal(2, 20, 96)
     turned = [t.reshape(20, 3, 32)[:, [2, 0, 1]].reshape(20, 96) for t in (gate, x)]

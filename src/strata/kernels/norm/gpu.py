@@ -18,6 +18,8 @@ NARROW = 512
 NARROW_THREADS = 128
 WIDE_THREADS = 1024
 """A wide row's block: 32 groups of lanes bring it in and write it, one sums."""
+MANY = 1024
+"""Rows from which a group of lanes does a wide one alone, too: there are groups enough to wait for memory."""
 WIDE_BYTES = 96 << 10
 """Shared memory up to which a wide row is kept there; every GPU that is supported has it."""
 
@@ -31,7 +33,7 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
     source = floats(device, "rms_norm: x", x, x.shape)
     length, at = weight_of(device, "rms_norm: weight", weight, width, group)
     rows, eps = x.numel() // group, float(eps)
-    if NARROW < group <= WIDE_BYTES // 4 and rows:
+    if NARROW < group <= WIDE_BYTES // 4 and 0 < rows < MANY:
         # Norms of streams are left alone: what reads them is kept in plain floats as a rule.
         places = beside(device, y) if group == width else (0, 0)
         sizes = group, length

@@ -9,6 +9,8 @@ from strata.kernels.linear.launch import beside
 MIX, ADD = (Kernel("streams", name, early=True) for name in ("stream_mix", "stream_add"))
 COLUMNS = 64
 """Elements of a block: few, so that one row's blocks spread over processors."""
+MANY, MANY_THREADS = 1024, 256
+"""Rows of a prompt: a block does all of a stream's row, and works out its strength once."""
 
 
 def grid_of(rows: int, hidden: int) -> tuple[int, int, int]:
@@ -43,6 +45,8 @@ def stream_add(
     opened = floats(device, "stream_add: gates", gates, (rows, streams))
     numbers = float(divisor), float(factor)
     if rows:
-        grid = grid_of(rows * streams, hidden)
-        device.launch(ADD, grid, COLUMNS, 0, before, added, opened, *numbers, out.data_ptr(), streams, hidden)
+        many = rows >= MANY
+        grid, threads = ((rows * streams, 1, 1), MANY_THREADS) if many else (grid_of(rows * streams, hidden), COLUMNS)
+        sizes = streams, hidden, grid[1] * threads
+        device.launch(ADD, grid, threads, 0, before, added, opened, *numbers, out.data_ptr(), *sizes)
     return out

@@ -40,15 +40,18 @@ STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, uint8_t*
     beside.put(mean, row, i);
 }
 
-// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out.
+// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out. `step`: columns of all blocks of a row.
 STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* gates, float divisor, float factor,
-                           float* out, int64_t streams, int64_t hidden)) {
+                           float* out, int64_t streams, int64_t hidden, int64_t step)) {
     in_turn();
-    const int64_t i = column(), stream = block_x(), row = block_x() / static_cast<int>(streams);
-    if (i >= hidden) return;
-    const int64_t at = stream * hidden + i;
-    const float gate = gates[stream], value = y[row * hidden + i], before = residual[at];
-    out[at] = fma(sigmoid(gate / divisor) * factor, value, before);
+    const int64_t stream = block_x(), row = block_x() / static_cast<int>(streams);
+    const float gate = gates[stream], *value = y + row * hidden, *before = residual + stream * hidden;
+    float strength = 0.0f;
+    for (int64_t i = column(); i < hidden; i += step) {
+        const float here = before[i], added = value[i];
+        if (i < step) strength = sigmoid(gate / divisor) * factor;  // while the first values are on their way
+        out[stream * hidden + i] = fma(strength, added, here);
+    }
 }
 
 }  // namespace strata::STRATA_ISA
