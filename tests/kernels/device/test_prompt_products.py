@@ -10,7 +10,7 @@ from strata.kernels.experts import prompt as experts_prompt
 from strata.kernels.experts.table import TIER_SHIFT, described, table_of
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
-from strata.kernels.linear import naive, prompt
+from strata.kernels.linear import naive, prompt, prompt_floats
 from strata.kernels.linear.prompt_order import lane_at, places
 from strata.kernels.native import FORMAT_CODES
 from strata.quant.formats import FORMATS
@@ -36,7 +36,11 @@ def test_every_format_at_awkward_sizes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["F32", "BF16", "FP8"])
 @pytest.mark.parametrize("cols", [1, 7, 33, 321])
-def test_plain_floats_take_rows_of_any_length(name: str, cols: int) -> None:
+@pytest.mark.parametrize("parts", [1, prompt_floats.PARTS])
+def test_plain_floats_take_rows_of_any_length(
+    name: str, cols: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_floats, "parts_of", lambda device, tiles: parts)
     rng = np.random.default_rng(cols)
     w, x = weight(name, 65, cols, rng), activations(33, cols, rng)
     x[1] *= 1e-22
@@ -51,7 +55,7 @@ def test_tiles_of_any_number_of_rows_in_blocks_of_any_size(name: str, monkeypatc
     x[65, 400] = float("nan")
     expected = naive.linear(x, [w])[0]
     assert differing(prompt.linear(HostDevice(3), x[:65], [w])[0], expected[:65]) == 0
-    monkeypatch.setattr(prompt, "threads_for", lambda device, fmt: 128)
+    monkeypatch.setattr(prompt, "groups_for", lambda device, formats, units: 3)
     got = prompt.linear(HostDevice(), x, [w])[0]
     assert differing(got, expected) == 0
     assert not got[65].isfinite().any()
@@ -147,5 +151,6 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_shared_memory_is_what_a_block_may_have() -> None:
     for name in FORMAT_CODES:
         if FORMATS[name].kind == "codes":
-            assert 0 < prompt.shared_bytes(128, FORMATS[name]) <= 99 << 10
+            large, small = (prompt.shared_bytes(n, FORMATS[name]) for n in prompt.GROUPS)
+            assert 0 < small <= 99 << 10 < large <= 227 << 10
             assert 0 < prompt.unpack_bytes(FORMATS[name]) <= 227 << 10

@@ -38,6 +38,8 @@ class Sorted:
     """int32 [experts]: pairs of each that this device computes."""
     rows: int
     top_k: int
+    groups: int
+    """Of a block of the products: a tile has up to 64 rows for each."""
 
     @property
     def count(self) -> int:
@@ -53,13 +55,14 @@ def is_coded(table: ExpertTable) -> bool:
 def sort(device: Device, ids: torch.Tensor, table: ExpertTable, tier: int = 0) -> Sorted:
     """The pairs of ids int32 [rows, top_k] by the experts that this device computes: those of tiers up to `tier`."""
     (rows, top_k), experts = ids.shape, len(table.entries)
-    pairs, most = rows * top_k, most_tiles(rows * top_k, experts)
+    pairs, groups = rows * top_k, groups_for(device, rows * top_k, table)
+    tile = prompt.TILE * groups
     counts, cursors, starts, tiles, found = (
         device.empty(*shape, dtype=torch.int32)
-        for shape in ((experts,), (experts,), (experts + 1,), (most, 4), (max(1, pairs),))
+        for shape in ((experts,), (experts,), (experts + 1,), (most_tiles(pairs, experts, tile), 4), (max(1, pairs),))
     )
     known, threads = (ids.data_ptr(), table.entries.data_ptr()), THREADS
-    scanned = (counts.data_ptr(), cursors.data_ptr(), starts.data_ptr(), tiles.data_ptr(), experts)
+    scanned = (counts.data_ptr(), cursors.data_ptr(), starts.data_ptr(), tiles.data_ptr(), experts, tile)
     filled = (*known, cursors.data_ptr(), found.data_ptr(), pairs, tier)
     device.launch(Kernel(GROUP_UNIT, "prompt_zero"), blocks_for(experts), threads, 0, counts.data_ptr(), experts)
     device.launch(
@@ -67,7 +70,14 @@ def sort(device: Device, ids: torch.Tensor, table: ExpertTable, tier: int = 0) -
     )
     device.launch(Kernel(GROUP_UNIT, "prompt_scan"), (1, 1, 1), threads, 0, *scanned)
     device.launch(Kernel(GROUP_UNIT, "prompt_fill"), blocks_for(pairs), threads, 0, *filled)
-    return Sorted(found, tiles, starts, counts, rows, top_k)
+    return Sorted(found, tiles, starts, counts, rows, top_k, groups)
+
+
+def groups_for(device: Device, pairs: int, table: ExpertTable) -> int:
+    """Large tiles of rows where experts have more rows than a small one holds."""
+    if pairs <= len(table.entries) * prompt.TILE:
+        return prompt.GROUPS[-1]
+    return prompt.groups_for(device, [fmt for formats in table.formats for fmt in formats], device.processors)
 
 
 def count_uses(device: Device, order: Sorted, table: ExpertTable, ledger: torch.Tensor, uses: torch.Tensor) -> None:
@@ -76,9 +86,9 @@ def count_uses(device: Device, order: Sorted, table: ExpertTable, ledger: torch.
     device.launch(Kernel(GROUP_UNIT, "prompt_ledger"), (1, 1, 1), THREADS, 0, *known)
 
 
-def most_tiles(pairs: int, experts: int) -> int:
-    """Tiles of so many pairs at most."""
-    return pairs // prompt.TILE + min(pairs, experts) + 1
+def most_tiles(pairs: int, experts: int, tile: int) -> int:
+    """Tiles of so many pairs at most, with up to `tile` rows each."""
+    return pairs // tile + min(pairs, experts) + 1
 
 
 def one_matrix(
@@ -133,13 +143,14 @@ def products(
     only: int,
 ) -> None:
     """The tiles of these experts; with `only` >= 0 of those of them whose matrix has that format."""
-    threads = prompt.threads_for(device, fmt)
+    groups = order.groups
     operands = (*inputs.by[fmt.sub].addresses, *room.addresses)
     experts = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr(), table.entries.data_ptr(), *part)
     sizes = (inputs.rows, top_k, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
-    tiles = most_tiles(order.count, part[1]) * -(-y.shape[-1] // (threads // 2))
-    grid, kernel = (prompt.blocks_of(device, threads, tiles), 1, 1), prompt.kernel_of(fmt, threads)
-    device.launch(kernel, grid, threads, prompt.shared_bytes(threads, fmt), *operands, *experts, *sizes)
+    units = most_tiles(order.count, part[1], prompt.TILE * groups) * -(-y.shape[-1] // prompt.TILE)
+    grid, kernel = (prompt.blocks_of(device, groups, units), 1, 1), prompt.kernel_of(fmt, groups)
+    shared, threads = prompt.shared_bytes(groups, fmt), prompt.GROUP_THREADS * groups
+    device.launch(kernel, grid, threads, shared, *operands, *experts, *sizes)
 
 
 def pair_results(device: Device, x: torch.Tensor, order: Sorted, table: ExpertTable, results: torch.Tensor) -> None:

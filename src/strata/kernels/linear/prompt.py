@@ -20,22 +20,22 @@ STAGE = 128
 """Codes of a row that arrive together; rows are filled up to a multiple."""
 
 TILE = 64
-"""Rows of x that share a tile."""
+"""Rows of x, and rows of the weight, that 128 threads multiply."""
 
-RESULTS, DEEP_LEVELS, DEPTH = 32, 3, 2
-"""Of a thread; levels of the tree whose sums wait in shared memory (prompt_sums.h), and stages there."""
+GROUPS = (3, 1)
+"""How often 128 threads a block may have; each adds 64 rows of x to a tile. With three a processor's registers are full."""
 
-SIZES = (128, 64)
-"""Threads of a block; it does half as many rows of the weight at once. Two of 128 beat one of 256 by 3 to 7%."""
+GROUP_THREADS, RESULTS = 128, 32
+"""Threads of a group; results of a thread."""
 
-RESIDENT_THREADS = 256
-"""Threads of a processor that its registers hold."""
+DEEP_LEVELS, DEPTH = 2, 2
+"""Levels of the tree whose sums wait in shared memory (prompt_sums.h), and stages there."""
+
+UNITS_UNDER_WAY = 4
+"""Tiles whose rows a block knows (prompt_tiles.h)."""
 
 LEAST_SHARED = 64 << 10
 """Shared memory of a block where the device does not say."""
-
-PANEL_ROWS = SIZES[0] // 2
-"""Panels are filled up to a multiple of so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Prom
 
 def panels(device: Device, count: int, rows: int, cols: int, formats: Sequence[QuantFormat]) -> Panels:
     """Room for `count` matrices [rows, cols] of any of these formats."""
-    padded, wide = -(-rows // PANEL_ROWS) * PANEL_ROWS, stages(cols) * STAGE
+    padded, wide = -(-rows // TILE) * TILE, stages(cols) * STAGE
     scales = count * padded * wide // min(fmt.sub for fmt in formats)
     minima = scales if any(fmt.minima for fmt in formats) else 0
     codes = device.empty(count * padded * wide, dtype=torch.uint8)
@@ -143,42 +143,47 @@ def unpack(device: Device, weight: Weight) -> Panels:
     return made
 
 
-def shared_bytes(threads: int, fmt: QuantFormat) -> int:
+def shared_bytes(groups: int, fmt: QuantFormat) -> int:
     """Dynamic shared memory of a block of the products."""
-    steps = STAGE // fmt.sub
-    scales = 4 * steps * (TILE + threads // 2) * (2 if fmt.minima else 1)
-    return DEEP_LEVELS * RESULTS * threads * 4 + DEPTH * ((TILE + threads // 2) * STAGE + scales)
+    rows, threads = TILE * groups, GROUP_THREADS * groups
+    scales = 4 * (STAGE // fmt.sub) * (rows + TILE) * (2 if fmt.minima else 1)
+    under_way = UNITS_UNDER_WAY * (16 + 8 * rows)
+    return DEPTH * ((rows + TILE) * STAGE + scales) + DEEP_LEVELS * RESULTS * threads * 4 + under_way
 
 
-def threads_for(device: Device, fmt: QuantFormat) -> int:
-    """As many threads as the shared memory of a block allows; few on the host, whose blocks are small then."""
-    if device.torch_device.type != "cuda":
-        return SIZES[-1]
+def groups_for(device: Device, formats: Sequence[QuantFormat], units: int) -> int:
+    """Large blocks where the shared memory allows them and there are `units` enough of them for all processors.
+
+    On the host blocks are small.
+    """
+    if device.torch_device.type != "cuda" or units < device.processors:
+        return GROUPS[-1]
     properties = torch.cuda.get_device_properties(device.torch_device)
     most = getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED)
-    return next((size for size in SIZES if shared_bytes(size, fmt) <= most), SIZES[-1])
+    return next((n for n in GROUPS if all(shared_bytes(n, fmt) <= most for fmt in formats)), GROUPS[-1])
 
 
-def blocks_of(device: Device, threads: int, units: int) -> int:
-    """Blocks of a launch, which take units in turn: as many as the registers of the processors hold."""
-    return min(units, device.processors * (RESIDENT_THREADS // threads))
+def blocks_of(device: Device, groups: int, units: int) -> int:
+    """Blocks of a launch, which take units in turn: as many as the processors hold at once."""
+    return min(units, device.processors * (GROUPS[0] // groups))
 
 
-def kernel_of(fmt: QuantFormat, threads: int) -> Kernel:
+def kernel_of(fmt: QuantFormat, groups: int) -> Kernel:
     """The products of a format."""
-    defines = f"STRATA_SUB={fmt.sub} STRATA_MINIMA={int(fmt.minima)} STRATA_THREADS={threads}"
+    defines = f"STRATA_SUB={fmt.sub} STRATA_MINIMA={int(fmt.minima)} STRATA_GROUPS={groups}"
     return Kernel(f"prompt_products {defines}", "prompt_products")
 
 
 def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tensor) -> None:
     """y [rows, weight.rows] = x W^T for a matrix of codes."""
-    fmt, made, threads = weight.format, unpack(device, weight), threads_for(device, weight.format)
-    units = -(-inputs.rows // TILE) * -(-weight.rows // (threads // 2))
+    fmt, made, across = weight.format, unpack(device, weight), -(-weight.rows // TILE)
+    groups = groups_for(device, (fmt,), -(-inputs.rows // (TILE * GROUPS[0])) * across)
+    units = -(-inputs.rows // (TILE * groups)) * across
     operands = (*inputs.by[fmt.sub].addresses, *made.addresses)
     no_experts = (0, 0, 0, 0, 0, 0)
     sizes = (inputs.rows, 0, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
-    grid = (blocks_of(device, threads, units), 1, 1)
-    device.launch(kernel_of(fmt, threads), grid, threads, shared_bytes(threads, fmt), *operands, *no_experts, *sizes)
+    threads, grid = GROUP_THREADS * groups, (blocks_of(device, groups, units), 1, 1)
+    device.launch(kernel_of(fmt, groups), grid, threads, shared_bytes(groups, fmt), *operands, *no_experts, *sizes)
 
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:

@@ -2,9 +2,8 @@
 // multiply-adds along the values of a lane, and the lane rule's tree depth first (prompt_arrange.h, prompt_sums.h).
 //
 // A block of 128 threads computes 128 rows of x by 64 rows of the weight, a thread 8 by 8: rows m .. m + 3 and
-// m + 64 .. m + 67, so that neighbours read neighbouring words, and likewise rows of the weight. Shared memory returns 32
-// words a cycle, of which each has to serve four of the processor's 128 multiply-adds: hence the size. Sums that wait at
-// the higher levels are used so rarely here that they lie in local memory.
+// m + 64 .. m + 67, so that neighbours read neighbouring words, and likewise rows of the weight. Where there are few such
+// tiles, eight blocks share one: each adds four of the lanes, a whole branch of the tree, and join_floats the rest.
 #pragma once
 
 #include "prompt_sums.h"
@@ -13,29 +12,30 @@
 namespace strata::STRATA_ISA {
 
 constexpr int float_threads = 128, float_rows = 128, float_lines = 64, float_results = 64;  // of x, of the weight
-constexpr int float_step = 8, float_depth = 4;                          // values of a lane that arrive together
-constexpr int float_stage = float_step * (float_rows + float_lines);    // floats
+constexpr int float_most = 10, float_depth = 3;                        // values of a lane in a stage; stages in memory
+constexpr int float_stage = float_most * (float_rows + float_lines);  // floats
+constexpr int float_parts = 8;                                         // branches of the tree with four lanes each
 
-// The tiles' values on their way, `float_step` of a lane at a time; every lane has `rounds` of them.
+// The tiles' values on their way, `step` at a time.
 struct FloatLoader {
-    const float* x;
+    const float* x;  // this thread's first four of the next stage
     const float* w;
     float* ring;
-    int64_t of_lane, rounds, left;
-    int64_t lane_at = 0, round = 0;
+    int step, left;
     int slot = 0;
 
     STRATA_METHOD void ask() {
         if (left > 0) {
-            const int64_t place = lane_at * of_lane + round * float_step, rest = of_lane - round * float_step;
-            const int values = static_cast<int>(rest < float_step ? rest : float_step);
-            float* to = ring + slot * float_stage;
-            for (int i = thread_x(); i < values * (float_rows / 4); i += float_threads)
-                copy16(to + 4 * i, x + place * float_rows + 4 * i);
-            float* lines = to + float_step * float_rows;
-            for (int i = thread_x(); i < values * (float_lines / 4); i += float_threads)
-                copy16(lines + 4 * i, w + place * float_lines + 4 * i);
-            if (++round == rounds) round = 0, ++lane_at;
+            float* const to = ring + slot * float_stage + 4 * thread_x();
+            STRATA_UNROLL
+            for (int i = 0; i < (float_most + 3) / 4; ++i)
+                if (4 * i + warp() < step) copy16(to + 4 * i * float_rows, x + 4 * i * float_rows);
+            STRATA_UNROLL
+            for (int i = 0; i < (float_most + 7) / 8; ++i)
+                if (8 * i + thread_x() / 16 < step)
+                    copy16(to + float_most * float_rows + 8 * i * float_lines, w + 8 * i * float_lines);
+            x += step * float_rows;
+            w += step * float_lines;
             --left;
         }
         commit_copies();
@@ -52,72 +52,55 @@ STRATA_INLINE void load_four(const float* from, float* to) {
 STRATA_INLINE int float_row() { return thread_x() / 8 * 4; }
 STRATA_INLINE int float_line() { return thread_x() % 8 * 4; }
 
-STRATA_INLINE void add_value(const float* rows, const float* lines, float (&sums)[float_results]) {
-    float a[8], b[8];
-    load_four(rows, a);
-    load_four(rows + float_rows / 2, a + 4);
-    load_four(lines, b);
-    load_four(lines + float_lines / 2, b + 4);
-    STRATA_UNROLL
-    for (int i = 0; i < float_results; ++i) sums[i] = fma(a[i / 8], b[i % 8], sums[i]);
-}
+// One value of a thread's eight rows of x and eight of the weight.
+struct FloatValue {
+    float x[8], w[8];
 
-// A whole step has no branches, so that the next values are read while these are added.
-STRATA_INLINE void add_values(const float* stage, int values, float (&sums)[float_results]) {
-    const float* rows = stage + float_row();
-    const float* lines = stage + float_step * float_rows + float_line();
-    if (values == float_step) {
-        STRATA_UNROLL
-        for (int k = 0; k < float_step; ++k) add_value(rows + k * float_rows, lines + k * float_lines, sums);
-    } else {
-        STRATA_ROLL
-        for (int k = 0; k < values; ++k) add_value(rows + k * float_rows, lines + k * float_lines, sums);
+    STRATA_METHOD void load(const float* rows, const float* lines) {
+        load_four(rows, x);
+        load_four(rows + float_rows / 2, x + 4);
+        load_four(lines, w);
+        load_four(lines + float_lines / 2, w + 4);
     }
-}
 
-// The values of the lane whose turn it is.
+    STRATA_METHOD void add(float (&sums)[float_results]) const {
+        STRATA_UNROLL
+        for (int i = 0; i < float_results; ++i) sums[i] = fma(x[i / 8], w[i % 8], sums[i]);
+    }
+};
+
+// The values of the lane whose turn it is; the next value is read while one is added.
 struct FloatValues {
     FloatLoader loader;
-    int slot;
+    int rounds;
+    int slot = 0;
 
-    STRATA_METHOD void add(int own, float (&sums)[float_results]) {
+    STRATA_METHOD void add(float (&sums)[float_results]) {
+        clear(sums);
         STRATA_ROLL
-        for (int round = 0; round < loader.rounds; ++round) {
+        for (int round = 0; round < rounds; ++round) {
             wait_for_copies<float_depth - 2>();
             barrier();
             loader.ask();
-            const int left = own - round * float_step;
-            add_values(loader.ring + slot * float_stage, left < float_step ? left : float_step, sums);
+            const float* rows = loader.ring + slot * float_stage + float_row();
+            const float* lines = loader.ring + slot * float_stage + float_most * float_rows + float_line();
             slot = slot + 1 == float_depth ? 0 : slot + 1;
+            FloatValue even, odd;
+            even.load(rows, lines);
+            STRATA_ROLL
+            for (int left = loader.step; left > 0; left -= 2) {
+                odd.load(rows + float_rows, lines + float_lines);
+                even.add(sums);
+                rows += 2 * float_rows;
+                lines += 2 * float_lines;
+                if (left > 2) even.load(rows, lines);
+                odd.add(sums);
+            }
         }
     }
 };
 
-// x and w arranged in tiles of float_rows and float_lines -> y [rows, count]. Grid: x tiles of the weight, y tiles of x.
-STRATA_KERNEL_OF(float_threads, prompt_floats,
-                 (const float* x, const float* w, float* y, int64_t rows, int64_t count, int64_t cols, int64_t scale_bits)) {
-    DYNAMIC_SHARED(float, shared);
-    float deep[deep_levels * float_results];
-    const int64_t of_lane = (cols + 31) / 32, rounds = (of_lane + float_step - 1) / float_step;
-    FloatValues values = {{x + block_y() * 32 * of_lane * float_rows, w + block_x() * 32 * of_lane * float_lines, shared, of_lane,
-                           rounds, 32 * rounds},
-                          0};
-    for (int i = 0; i + 1 < float_depth; ++i) values.loader.ask();
-    TreeSums<float_results> sums;
-    STRATA_ROLL
-    for (int pair = 0; pair < 16; ++pair) {
-        const int first = turn_of(2 * pair), of_row = static_cast<int>(cols);
-        if (first >= of_row) {  // a short row: what came for these lanes is passed over
-            for (int i = 0; i < 2; ++i) values.add(0, sums.even);
-            continue;
-        }
-        clear(sums.even);
-        values.add(own_of(first, of_row), sums.even);
-        clear(sums.odd);
-        values.add(own_of(first + 16, of_row), sums.odd);
-        climb(sums, pair, of_row, deep, 1);
-    }
-    const float factor = float_of_bits(static_cast<uint32_t>(scale_bits));
+STRATA_INLINE void store_floats(const float (&sums)[float_results], float factor, int64_t rows, int64_t count, float* y) {
     const int64_t first_row = static_cast<int64_t>(block_y()) * float_rows + float_row();
     const int64_t first_line = static_cast<int64_t>(block_x()) * float_lines + float_line();
     STRATA_UNROLL
@@ -125,11 +108,59 @@ STRATA_KERNEL_OF(float_threads, prompt_floats,
         const int64_t row = first_row + i % 4 + i / 4 * (float_rows / 2);
         if (row >= rows) continue;
         STRATA_UNROLL
-        for (int j = 0; j < 8; ++j) {
-            const int64_t line = first_line + j % 4 + j / 4 * (float_lines / 2);
-            if (line < count) y[row * count + line] = sums.odd[8 * i + j] * factor;
+        for (int j = 0; j < 8; j += 4) {
+            const int64_t line = first_line + j / 4 * (float_lines / 2);
+            float* const to = y + row * count + line;
+            if (count % 4 == 0 && line < count) {
+                Words4 four;
+                STRATA_UNROLL
+                for (int e = 0; e < 4; ++e) four.w[e] = bits_of_float(sums[8 * i + j + e] * factor);
+                *reinterpret_cast<Words4*>(to) = four;
+            } else {
+                STRATA_UNROLL
+                for (int e = 0; e < 4; ++e)
+                    if (line + e < count) to[e] = sums[8 * i + j + e] * factor;
+            }
         }
     }
+}
+
+// x and w arranged in tiles of float_rows and float_lines, each lane with of_lane values, a multiple of `step`, which is even
+// -> y [rows, count]. Grid: x tiles of the weight, y tiles of x, z 1, or float_parts for as many branches [z, rows, count].
+STRATA_KERNEL_OF(float_threads, prompt_floats,
+                 (const float* x, const float* w, float* y, int64_t rows, int64_t count, int64_t of_lane, int64_t step,
+                  int64_t parts, int64_t scale_bits)) {
+    DYNAMIC_SHARED(float, shared);
+    const int pairs = 16 / static_cast<int>(parts), from = block_z() * pairs, rounds = static_cast<int>(of_lane / step);
+    const int64_t x_tile = (block_y() * 32 + 2 * from) * of_lane, w_tile = (block_x() * 32 + 2 * from) * of_lane;
+    FloatValues values = {{x + x_tile * float_rows + 4 * thread_x(), w + w_tile * float_lines + 4 * thread_x(), shared,
+                           static_cast<int>(step), 2 * pairs * rounds},
+                          rounds};
+    WaitingSums<float_results> waiting = {shared + float_depth * float_stage + 4 * thread_x(), float_threads, {}};
+    for (int i = 0; i + 1 < float_depth; ++i) values.loader.ask();
+    TreeSums<float_results> sums;
+    STRATA_ROLL
+    for (int pair = 0; pair < pairs; ++pair) {
+        values.add(sums.even);
+        values.add(sums.odd);
+        join(sums.odd, sums.even);
+        if (climb_low(sums, pair, 32) && parts == 1) climb_high(sums, pair, 32, waiting);
+    }
+    store_floats(sums.odd, float_of_bits(static_cast<uint32_t>(scale_bits)), rows, count, y + block_z() * rows * count);
+}
+
+// The upper levels of the tree: branches [float_parts, all], in the order of the lanes' turns -> y [all].
+STRATA_KERNEL(join_floats, (const float* branches, float* y, int64_t all, int64_t scale_bits)) {
+    const int64_t at = element();
+    if (at >= all) return;
+    float sums[float_parts];
+    STRATA_UNROLL
+    for (int i = 0; i < float_parts; ++i) sums[i] = branches[i * all + at];
+    STRATA_UNROLL
+    for (int apart = 1; apart < float_parts; apart *= 2)
+        STRATA_UNROLL
+        for (int i = 0; i < float_parts; i += 2 * apart) sums[i] = sums[i] + sums[i + apart];
+    y[at] = sums[0] * float_of_bits(static_cast<uint32_t>(scale_bits));
 }
 
 }  // namespace strata::STRATA_ISA

@@ -1,4 +1,4 @@
-// The pairs (row, rank) of many rows sorted by expert, and cut into tiles of up to 64. The order of an expert's pairs is
+// The pairs (row, rank) of many rows sorted by expert, and cut into tiles of up to 64 or 192. The order of an expert's pairs is
 // left to chance: rows do not depend on their neighbours, so no result shows it.
 #pragma once
 
@@ -38,13 +38,15 @@ STRATA_INLINE int32_t sum_before(int32_t value, int32_t* shared, int32_t& all) {
 
 // counts -> cursors [experts], where each expert's pairs begin; tile_starts [experts + 1] and the tiles. One block.
 STRATA_KERNEL_OF(group_threads, prompt_scan,
-                 (const int32_t* counts, int32_t* cursors, int32_t* tile_starts, RowsTile* tiles, int64_t experts)) {
+                 (const int32_t* counts, int32_t* cursors, int32_t* tile_starts, RowsTile* tiles, int64_t experts,
+                  int64_t tile_rows)) {
     SHARED(int32_t, shared, group_threads);
+    const int32_t most = static_cast<int32_t>(tile_rows);
     int32_t pairs_before = 0, tiles_before = 0;
     for (int64_t first = 0; first < experts; first += group_threads) {
         const int64_t expert = first + thread_x();
         const int32_t count = expert < experts ? counts[expert] : 0;
-        const int32_t own = (count + tile_rows_of_x - 1) / tile_rows_of_x;
+        const int32_t own = (count + most - 1) / most;
         int32_t all_pairs, all_tiles;
         const int32_t pair = pairs_before + sum_before(count, shared, all_pairs);
         const int32_t tile = tiles_before + sum_before(own, shared, all_tiles);
@@ -53,9 +55,8 @@ STRATA_KERNEL_OF(group_threads, prompt_scan,
             tile_starts[expert] = tile;
         }
         for (int32_t i = 0; i < own; ++i) {
-            const int32_t left = count - i * tile_rows_of_x;
-            tiles[tile + i] = {static_cast<int32_t>(expert), pair + i * tile_rows_of_x,
-                               left < tile_rows_of_x ? left : tile_rows_of_x, 0};
+            const int32_t left = count - i * most;
+            tiles[tile + i] = {static_cast<int32_t>(expert), pair + i * most, left < most ? left : most, 0};
         }
         pairs_before += all_pairs;
         tiles_before += all_tiles;

@@ -7,8 +7,8 @@
 //
 //     codes   int8 [rows][stages * 128]
 //     x       d float32 [rows][places], and m, the negated sums of codes, likewise
-//     weight  scale (and minimum) float32 [rows / 32][places][32]: what a lane of the matrix unit's result needs
-//             lies together: row 8 i + 2 t + e of the 32 is at 8 t + 2 i + e
+//     weight  scale (and minimum) float32 [rows / 64][places][64]: what a lane of the matrix unit's result needs
+//             lies together in fours: row 16 i + 8 j + 2 t + e of the 64 is at 16 i + 4 t + 2 j + e
 //
 // What lies beyond the last place is never used. A table of places is int64: the place of each sub-block.
 #pragma once
@@ -27,14 +27,14 @@ STRATA_INLINE int turn_of(int l) { return (l & 1) << 4 | (l & 2) << 2 | (l & 4) 
 // Sub-blocks (or values) of lane `l` when there are `count`.
 STRATA_INLINE int own_of(int l, int count) { return (count - l + 31) / 32; }
 
-// Where row `row` of 32 rows lies among their scales.
-STRATA_INLINE int scale_place(int row) { return row % 8 / 2 * 8 + row / 8 * 2 + row % 2; }
+// Where row `row` of 64 rows lies among their scales.
+STRATA_INLINE int scale_place(int row) { return row / 16 * 16 + row % 8 / 2 * 4 + row / 8 % 2 * 2 + row % 2; }
 
 // A tile of rows of x: the expert's, or 0 of a single matrix.
 struct RowsTile {
     int32_t expert, first, count, unused;
 };
 
-constexpr int tile_rows_of_x = 64;
+constexpr int tile_lines = 64;  // rows of the weight, and rows of x for four groups of lanes, that are multiplied at once
 
 }  // namespace strata::STRATA_ISA

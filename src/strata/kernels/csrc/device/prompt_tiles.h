@@ -1,4 +1,4 @@
-// Which tiles of a product of many rows a block does, and which rows of x they read. A unit is a tile of 64 rows of x
+// Which tiles of a product of many rows a block does, and which rows of x they read. A unit is a tile of rows of x
 // with one of the tiles of rows of the weight; the blocks of a launch take units in turn, and the stages of a unit's
 // operands arrive while earlier stages, of the unit before perhaps, are computed.
 #pragma once
@@ -15,32 +15,29 @@ struct PromptWork {
     const RowsTile* tiles;
     const int32_t* pairs;
     const ExpertEntry* table;
-    int64_t begin, count;   // tiles of rows of x
-    int64_t across;         // tiles of rows of the weight
-    int64_t rows, top_k;    // rows of x; pairs that share one (0: a pair is a row)
-    int64_t kind, format;   // of the experts' matrices; a negative format: all have the same
+    int32_t begin, units;   // the first of the experts' tiles; tiles of rows of x times those of the weight
+    int32_t across;         // tiles of rows of the weight
+    int32_t rows, top_k;    // rows of x; pairs that share one (0: a pair is a row)
+    int32_t kind, format;   // of the experts' matrices; a negative format: all have the same
+    int32_t most;           // rows of a tile
 
-    STRATA_METHOD int64_t units() const { return count * across; }
-
-    STRATA_METHOD RowsTile tile_of(int64_t unit) const {
-        const int64_t index = static_cast<uint32_t>(unit) / static_cast<uint32_t>(across);  // short in 32 bits
+    STRATA_METHOD RowsTile tile_of(int unit) const {
+        const int index = static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(across));
         if (tiles) return tiles[begin + index];
-        const int64_t first = index * tile_rows_of_x, left = rows - first;
-        return {0, static_cast<int32_t>(first), static_cast<int32_t>(left < tile_rows_of_x ? left : tile_rows_of_x), 0};
+        const int32_t first = index * most, left = rows - first;
+        return {0, first, left < most ? left : most, 0};
     }
 
     // Tile of the weight's rows.
-    STRATA_METHOD int64_t line_of(int64_t unit) const {
-        return static_cast<uint32_t>(unit) % static_cast<uint32_t>(across);
+    STRATA_METHOD int line_of(int unit) const {
+        return static_cast<int>(static_cast<uint32_t>(unit) % static_cast<uint32_t>(across));
     }
 
-    STRATA_METHOD bool has(int64_t unit) const {
-        return format < 0 || format_of(table[tile_of(unit).expert], static_cast<int>(kind)) == format;
-    }
+    STRATA_METHOD bool has(int unit) const { return format < 0 || format_of(table[tile_of(unit).expert], kind) == format; }
 
     // The first unit of this launch from `unit` on, in steps of `stride`.
-    STRATA_METHOD int64_t find(int64_t unit, int64_t stride) const {
-        while (unit < units() && !has(unit)) unit += stride;
+    STRATA_METHOD int find(int unit, int stride) const {
+        while (unit < units && !has(unit)) unit += stride;
         return unit;
     }
 
@@ -56,22 +53,22 @@ struct PromptWork {
 };
 
 // What a block knows of a unit: kept for the units that are under way, from the first byte asked for to the results.
+template <int most>
 struct UnitRows {
     RowsTile tile;
-    int32_t result[tile_rows_of_x], source[tile_rows_of_x];
+    int32_t result[most], source[most];
 };
 
 constexpr int units_under_way = 4;
 
 STRATA_INLINE PromptWork prompt_work(const RowsTile* tiles, const int32_t* tile_starts, const int32_t* pairs,
                                      const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t across,
-                                     int64_t rows, int64_t top_k, int64_t kind, int64_t format) {
-    PromptWork work = {tiles, pairs, table, 0, (rows + tile_rows_of_x - 1) / tile_rows_of_x, across, rows, top_k, kind, format};
-    if (tiles) {
-        work.begin = tile_starts[first_expert];
-        work.count = tile_starts[first_expert + experts] - work.begin;
-    }
-    return work;
+                                     int64_t rows, int64_t top_k, int64_t kind, int64_t format, int32_t most) {
+    const int32_t begin = tiles ? tile_starts[first_expert] : 0;
+    const int32_t count = tiles ? tile_starts[first_expert + experts] - begin : static_cast<int32_t>((rows + most - 1) / most);
+    const int32_t wide = static_cast<int32_t>(across);
+    return {tiles, pairs, table, begin, count * wide, wide, static_cast<int32_t>(rows), static_cast<int32_t>(top_k),
+            static_cast<int32_t>(kind), static_cast<int32_t>(format), most};
 }
 
 }  // namespace strata::STRATA_ISA

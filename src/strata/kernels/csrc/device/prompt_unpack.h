@@ -108,7 +108,8 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
         for (int i = thread_x(); i < 32 * 32; i += unpack_threads) {
             const int sub = i / 32, row = i % 32;
             if (step * 32 + sub >= subs) continue;
-            const int64_t at = (first / 32 * places + to.place_of[step * 32 + sub]) * 32 + scale_place(row);
+            const int place = scale_place(static_cast<int>(first % tile_lines) + row);
+            const int64_t at = (first / tile_lines * places + to.place_of[step * 32 + sub]) * tile_lines + place;
             to.scale[at] = scales[sub * 33 + row];
             if (F::minima) to.minimum[at] = minima[sub * 33 + row];
         }
