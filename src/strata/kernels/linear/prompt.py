@@ -23,7 +23,7 @@ TILE = 64
 """Rows of x, and rows of the weight, that 128 threads multiply."""
 
 GROUPS = (3, 1)
-"""How often 128 threads a block may have; each adds 64 rows of x to a tile. With three a processor's registers are full."""
+"""How often 128 threads a block may have; each adds 64 rows of x to a tile. Three fill a processor's registers."""
 
 GROUP_THREADS, RESULTS = 128, 32
 """Threads of a group; results of a thread."""

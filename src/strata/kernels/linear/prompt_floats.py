@@ -46,14 +46,21 @@ def step_of(cols: int) -> int:
     return each + each % 2
 
 
-def arrange(device: Device, planes: tuple[int, int], name: str, shape: tuple[int, int], tile: int, beyond: float) -> Arranged:
-    """Rows [rows, cols] of a format's plain floats at the address planes[0] (scales: planes[1]), in tiles of `tile` rows.
+def filled(cols: int) -> int:
+    """Values of a lane once it is filled up."""
+    step, of_lane = step_of(cols), -(-cols // LANES)
+    return -(-of_lane // step) * step
+
+
+def arrange(
+    device: Device, planes: tuple[int, int], name: str, shape: tuple[int, int], tile: int, beyond: float
+) -> Arranged:
+    """Rows [rows, cols] of a format's plain floats at address planes[0] (scales: planes[1]) in tiles of `tile` rows.
 
     Lanes are filled up with `beyond`.
     """
     rows, cols = shape
-    step = step_of(cols)
-    of_lane = -(-(-(-cols // LANES)) // step) * step
+    of_lane = filled(cols)
     to = device.empty(-(-rows // tile) * tile * LANES * of_lane)
     kernel, grid = Kernel(f"prompt_arrange STRATA_FORMAT={name}", "arrange_rows"), (of_lane, -(-rows // 32), 1)
     device.launch(kernel, grid, ARRANGE_THREADS, 0, *planes, to.data_ptr(), rows, cols, of_lane, tile, beyond)
