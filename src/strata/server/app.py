@@ -4,9 +4,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -22,10 +21,12 @@ from strata.server.dialect import Dialect
 from strata.server.engine_metrics import slots_of
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
+from strata.server.fields import VramFields
 from strata.server.generate import DEADLINE_HEADER, Peeked, answers, collect, within
 from strata.server.guard import Guard
 from strata.server.memory import memory_of
 from strata.server.metrics import Metrics
+from strata.server.openapi import document
 from strata.server.pages import page_routes
 from strata.server.served import ServedModel
 from strata.server.settings import ServerSettings
@@ -43,12 +44,6 @@ DIALECTS: Mapping[str, Dialect] = {
     "/v1/messages": anthropic_messages.read,
 }
 """Who asks where for an answer."""
-
-
-class VramFields(msgspec.Struct, frozen=True):
-    """Body of POST /v1/vram."""
-
-    gib: Annotated[float, msgspec.Meta(ge=0.0, le=16384.0)]
 
 
 class Api:
@@ -181,6 +176,10 @@ class Api:
         ready = self._engine.ready
         return ready.context if ready is not None else None
 
+    async def openapi(self, request: Request) -> Response:
+        """GET /openapi.json."""
+        return JSONResponse(document(prefix=request.scope.get("root_path", "")))
+
     async def version(self, request: Request) -> Response:
         """GET /version."""
         return JSONResponse({"version": __version__})
@@ -248,6 +247,7 @@ def create_app(
         "/metrics": api.metrics,
         "/version": api.version,
         "/props": api.props,
+        "/openapi.json": api.openapi,
     }
     routes = [Route(path, _guarded(endpoint), methods=["POST"]) for path, endpoint in post.items()]
     routes += [Route(path, _guarded(endpoint), methods=["GET"]) for path, endpoint in get.items()]

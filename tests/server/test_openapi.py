@@ -1,0 +1,47 @@
+"""The description of the API is the API: the same paths, the same fields, the same refusals."""
+
+import msgspec
+import pytest
+from starlette.routing import Route
+
+from server.harness import fake_process, running, served
+from strata.server.app import create_app
+from strata.server.openapi import PATHS, Path, document
+from strata.server.settings import ServerSettings
+
+
+def test_every_route_is_described() -> None:
+    app = create_app(served(), fake_process(), ServerSettings())
+    routes = {
+        (route.path.replace(":path}", "}"), method.lower())
+        for route in app.routes
+        if isinstance(route, Route) and route.methods and not getattr(route.endpoint, "page", False)
+        for method in route.methods - {"HEAD"}
+    }
+    described = {(path.path, path.method) for path in PATHS}
+    assert described <= routes
+    assert {pair for pair in routes - described if pair[0].startswith("/v1") or pair[1] == "post"} == set()
+
+
+def test_bodies_are_the_types_that_read_them() -> None:
+    found = document()
+    for path in PATHS:
+        if path.body is None:
+            continue
+        schema = found["paths"][path.path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        named = found["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+        assert set(named["properties"]) == {f.encode_name for f in msgspec.structs.fields(path.body)}
+
+
+def test_it_is_served_and_says_where() -> None:
+    with running() as up:
+        found = up.http.get("/openapi.json").json()
+    assert found["openapi"] == "3.1.0"
+    assert set(found["paths"]) == {path.path for path in PATHS}
+
+
+def test_a_path_that_is_missing_is_missed() -> None:
+    short = document((Path("/health", "get", "x"),))
+    assert set(short["paths"]) == {"/health"}
+    with pytest.raises(KeyError):
+        short["paths"]["/slots"]
