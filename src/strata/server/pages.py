@@ -8,16 +8,18 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.routing import BaseRoute, Route
 
 WEB = Path(__file__).with_name("web")
 INDEX = "index.html"
 _HASH_MARK = "@"
 """In index.html, where the hash goes."""
+
+TYPES: Mapping[str, str] = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+"""What is served of the folder, by suffix."""
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -46,25 +48,31 @@ def folder_hash(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-class _Assets(StaticFiles):
-    """The app's files, to be kept by browsers."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers.update({**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"})
-        return response
-
-
 def page_routes(folder: Path = WEB) -> list[BaseRoute]:
-    """`/`, and everything that it loads."""
+    """`/`, and everything that it loads; read once, so that what lies under a hash has that hash."""
     version = folder_hash(folder)
+    files = {
+        file.relative_to(folder).as_posix(): (file.read_bytes(), TYPES[file.suffix])
+        for file in folder.rglob("*")
+        if file.suffix in TYPES
+    }
     page = (folder / INDEX).read_text(encoding="utf-8").replace(f"web/{_HASH_MARK}/", f"web/{version}/")
     tag = f'"{version}"'
-    headers = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+    fresh = {**HEADERS, "Cache-Control": "no-cache", "ETag": tag}
+    kept = {**HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
 
     async def index(request: Request) -> Response:
         if request.headers.get("if-none-match") == tag:
-            return Response(status_code=304, headers=headers)
-        return Response(page, media_type="text/html", headers=headers)
+            return Response(status_code=304, headers=fresh)
+        return Response(page, media_type="text/html", headers=fresh)
 
-    return [Route("/", index, methods=["GET"]), Mount(f"/web/{version}", _Assets(directory=folder))]
+    async def asset(request: Request) -> Response:
+        found = files.get(request.path_params["path"])
+        if found is None:
+            raise HTTPException(404)
+        return Response(found[0], media_type=found[1], headers=kept)
+
+    return [
+        Route("/", index, methods=["GET"]),
+        Route(f"/web/{version}/{{path:path}}", asset, methods=["GET"]),
+    ]

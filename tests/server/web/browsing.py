@@ -55,8 +55,9 @@ def faults(page: Page) -> list[str]:
 def ask(page: Page, text: str) -> None:
     """Send a message with the keyboard and wait for the end of its answer."""
     before = page.locator("li.assistant").count()
-    page.get_by_label("Message", exact=True).fill(text)
-    page.keyboard.press("Enter")
+    question = page.get_by_label("Message", exact=True)
+    question.fill(text)
+    question.press("Enter")
     expect(page.locator("li.assistant")).to_have_count(before + 1)
     expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
 

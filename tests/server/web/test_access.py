@@ -7,7 +7,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from server.harness import Running, ids, running
-from server.web.browsing import answer_text, ask, faults, open_page
+from server.web.browsing import SIZES, answer_text, ask, faults, open_page, shot
 from server.web.proxy import proxied
 from strata.server.settings import ServerSettings
 
@@ -79,10 +79,12 @@ def test_axe_finds_nothing(browser: Browser, server: Running, size: str, scheme:
     expect(page.get_by_role("button", name="What is 17 times 23?")).to_be_visible()
     assert violations(page) == []
     ask(page, "Show me")
+    shot(page, f"chat-{size}-{scheme}")
     page.get_by_role("button", name="More").click()
-    assert violations(page) == []
     page.get_by_role("button", name="Settings").click()
     assert violations(page) == []
+    shot(page, f"chat-settings-{size}-{scheme}")
+    assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
     assert faults(page) == []
     page.context.close()
 

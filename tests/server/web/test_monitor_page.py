@@ -46,13 +46,19 @@ def server() -> Iterator[Running]:
         yield up
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(browser: Browser, server: Running) -> Iterator[Page]:
+    """One for all: the page keeps nothing."""
     opened = open_page(browser, f"{server.url}/#/monitor")
     expect(opened.get_by_role("heading", name="Slots")).to_be_visible()
     yield opened
     assert faults(opened) == []
     opened.context.close()
+
+
+@pytest.fixture(autouse=True)
+def at_the_monitor(page: Page) -> None:
+    page.get_by_role("link", name="Monitor").click()
 
 
 def figure(page: Page, name: str) -> str:

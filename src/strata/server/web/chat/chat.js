@@ -1,7 +1,7 @@
 // The chat page: conversations beside the one that is shown, and its settings.
 
 import { html, useStore } from "../html.js";
-import { useEffect, useState } from "../vendor/hooks.js";
+import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 import { Composer } from "./composer.js";
 import { Conversations } from "./conversations.js";
@@ -13,11 +13,13 @@ export function ChatPage() {
   useStore(chats);
   const [side, setSide] = useState("");
   const conversation = chats.current;
+  const open = useRef();
+  open.current = side;
   useEffect(() => {
-    const keys = (event) => onKey(event, side, setSide);
+    const keys = (event) => onKey(event, open.current, setSide);
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
-  }, [side]);
+  }, []);
   if (!conversation) return html`<p class="empty">Reading what this browser keeps …</p>`;
   const toggle = (name) => setSide(side === name ? "" : name);
   return html`

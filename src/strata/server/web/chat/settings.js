@@ -3,14 +3,14 @@
 import { html, useStore } from "../html.js";
 import { EFFORTS, FIELDS } from "../lib/settings.js";
 import { serverStatus } from "../server_status.js";
-import { useEffect, useRef } from "../vendor/hooks.js";
+import { useLayoutEffect, useRef } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 
 export function Settings({ conversation, close }) {
   const drawer = useRef();
   const { settings } = conversation;
   const defaults = useStore(serverStatus).value?.sampling ?? {};
-  useEffect(() => {
+  useLayoutEffect(() => {
     const held = document.activeElement;
     drawer.current.querySelector("textarea").focus();
     return () => held?.focus();

@@ -2,6 +2,8 @@
 
 export class Store {
   #listeners = new Set();
+  /** Counts the changes. */
+  version = 0;
 
   /** Call `listener` after each change; returns what ends that. */
   subscribe(listener) {
@@ -10,6 +12,7 @@ export class Store {
   }
 
   changed() {
+    this.version += 1;
     for (const listener of this.#listeners) listener();
   }
 }
