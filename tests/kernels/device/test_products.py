@@ -90,19 +90,45 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
     """The emulator stops a kernel that goes beyond what it asked for."""
     device = HostDevice()
     for name in FORMAT_CODES:
-        for size in (1, 2, 8):
-            terms = launch.terms_bytes(size)
-            for streams, beside in ((1, 0), (2, 0), (1, terms)):
-                shape = launch.shape(device, FORMATS[name], 10_000, streams, beside)
+        fmt = FORMATS[name]
+        for cols in (fmt.block, 10240, 20480):
+            for streams, size in ((1, 0), (2, 0), *((1, size) for size in launch.BUCKETS)):
+                shape = launch.shape(device, fmt, cols, 10_000, 1, streams, size)
                 assert shape.shared <= 227 << 10
-                assert shape.threads == 32 * launch.MOST_GROUPS
+                assert 0 < shape.threads <= 32 * launch.MOST_GROUPS
                 assert shape.blocks == device.processors
 
 
 def test_a_launch_has_groups_for_its_units() -> None:
-    device, fmt = HostDevice(), FORMATS["Q4_K"]
-    assert launch.shape(device, fmt, 1) == launch.Shape(1, 4 * 32, 4 * launch.ring_bytes(fmt, 1))
-    assert launch.shape(device, fmt, 2 * 17).threads == 9 * 32  # two rounds of nine, not sixteen and one
+    device, fmt = HostDevice(), FORMATS["IQ4_NL"]
+    table = 4 * launch.TABLE_WORDS["IQ4_NL"]
+    assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, table + 4 * launch.ring_bytes(fmt, 1), 2)
+    assert launch.shape(device, fmt, 2560, 2 * 2 * 17, 1).threads == 9 * 32  # two rounds of nine, not sixteen and one
+    assert [launch.shape(device, FORMATS["Q6_K"], 2560, rows, 1).lines for rows in (127, 128)] == [2, 4]
+
+
+def test_many_rows_whose_lanes_unpack_several_sub_blocks() -> None:
+    rng, device = np.random.default_rng(19), HostDevice(order=4)
+    for cols in (256, 768, 1280):  # of a step of lanes: a part, one and a part, two and a part
+        w, x = weight("Q6_K", 131, cols, rng, scale=0.3), activations(11, cols, rng)
+        for count in (1, 2, 3, 11):
+            assert differing(gpu.linear(device, x[:count], [w])[0], naive.linear(x[:count], [w])[0]) == 0, (cols, count)
+
+
+def test_many_rows_of_plain_floats_come_to_a_group_together() -> None:
+    rng, device = np.random.default_rng(17), HostDevice(order=5)
+    w, x = weight("BF16", 70, 320, rng), activations(9, 320, rng)
+    assert launch.shape(device, w.format, 320, 70, 1, size=1).lines == 4
+    for count in (1, 2, 3, 9):
+        assert differing(gpu.linear(device, x[:count], [w])[0], naive.linear(x[:count], [w])[0]) == 0
+
+
+def test_a_row_of_plain_floats_that_comes_in_pieces() -> None:
+    rng, device = np.random.default_rng(18), HostDevice(order=6)
+    for name, cols in (("BF16", 5120 * 2 + 33), ("F32", 2561)):
+        w, x = weight(name, 3, cols, rng), activations(3, cols, rng)
+        for count in (1, 3):  # so many rows of x do not fit into shared memory beside them, in one of the cases
+            assert differing(gpu.linear(device, x[:count], [w])[0], naive.linear(x[:count], [w])[0]) == 0
 
 
 def test_rows_shorter_than_a_step_of_lanes() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from kernels.product_cases import activations, bank_of, differing, native
-from strata.kernels.experts.gpu import group, pair_results
+from strata.kernels.experts.gpu import JOB_WORDS, group, pair_results
 from strata.kernels.experts.naive import experts as naive_experts
 from strata.kernels.experts.table import COLUMNS, TIER_SHIFT, described, table_of
 from strata.kernels.host_device import HostDevice
@@ -90,10 +90,9 @@ SHARE = [0, 1, 1, 2, 2, 3, 3, 3]
 def used_jobs(grouped):
     """The jobs' words that are written."""
     count = int(grouped.jobs[0])
-    jobs = grouped.jobs[4:].view(-1, 12)[:count].clone()
-    jobs[:, 2:4] = 0
+    jobs = grouped.jobs[4:].view(-1, JOB_WORDS)[:count].clone()
     for job in jobs:
-        job[4 + int(job[1]) :] = 0
+        job[2 + int(job[1]) :] = 0
     return jobs
 
 

@@ -15,14 +15,11 @@ from strata.kernels.linear import launch
 from strata.kernels.native import FORMAT_CODES
 from strata.quant.format import QuantFormat
 
-ROWS = (1, 2, 8)
-"""Rows of one expert for which there is a kernel; an expert of more rows is several jobs."""
-
 WINDOW = 32
 """Rows that are grouped together."""
 
-JOB_WORDS = 12
-"""int32 words of a job; as many as the pairs, and four before them."""
+JOB_WORDS = 4
+"""int32 words of a job, of up to two pairs; there is room for as many jobs as pairs, and for four words before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +37,8 @@ class Grouped:
 
     @property
     def size(self) -> int:
-        """The kernels' number of rows."""
-        return launch.bucket(self.rows, ROWS)
+        """The kernels' number of rows of one expert; an expert of more rows is several jobs."""
+        return min(self.rows, 2)
 
 
 def experts(
@@ -94,9 +91,10 @@ def middle_of(device: Device, inputs: launch.Inputs, grouped: Grouped, table: Ex
     fmt = table.fused
     if fmt is not None and fmt.kind == "codes":
         kernel = Kernel(launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
-        shape = launch.shape(device, fmt, pairs * -(-width // launch.LINES), streams=2)
+        shape = launch.shape(device, fmt, table.hidden, width, pairs, streams=2)
         known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), grouped.top_k, table.hidden)
-        device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, h.data_ptr(), width)
+        out = (shape.lines, h.data_ptr(), width)
+        device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
         return launch.quantise(device, h, set(down))
     both = device.empty(2, pairs, width)
     for kind, formats in enumerate((gate, up)):
@@ -125,12 +123,11 @@ def one_matrix(
     """
     rows = table.hidden if kind == 2 else table.width
     cols = table.width if kind == 2 else table.hidden
-    packed = launch.is_packed(fmt, cols)
-    each, terms = (launch.packed_rows(grouped.size), launch.terms_bytes(grouped.size)) if packed else (launch.LINES, 0)
-    shape = launch.shape(device, fmt, grouped.pairs * -(-rows // each), terms=terms)
-    kernel = Kernel(launch.unit(fmt), f"{'packed' if packed else 'one_matrix'}_{grouped.size}", early=True)
+    shape = launch.shape(device, fmt, cols, rows, grouped.pairs)
+    name = "packed" if launch.is_packed(fmt, cols) else "one_matrix"
+    kernel = Kernel(launch.unit(fmt), f"{name}_{grouped.size}", early=True)
     known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), top_k, cols)
-    out = (y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
+    out = (shape.lines, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
     device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 
 

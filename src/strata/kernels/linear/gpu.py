@@ -10,9 +10,6 @@ from strata.kernels.linear import launch
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
-ROWS = (1, 2, 4, 8)
-"""Rows of x for which there is a kernel."""
-
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
     """See Ops.linear: x is quantised once, then one launch for each format among the weights.
@@ -37,21 +34,20 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
 def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]) -> list[torch.Tensor]:
     """The products with weights of one format; the results lie one after the other in one tensor."""
     rows, cols = inputs.x.shape
+    size = launch.bucket(fmt, cols, rows)
+    shape = launch.shape(device, fmt, cols, sum(weight.rows for weight in weights), 1, size=size)
     table: list[int] = []
     units = before = 0
     for weight in weights:
         data, scales = device.weight(weight)
         table += [data, scales, weight.rows, units, before, launch.bits(weight.scale), 0, 0]
-        units += -(-weight.rows // launch.LINES)
+        units += -(-weight.rows // shape.lines)
         before += weight.rows
     y = device.empty(rows * before)
-    size = launch.bucket(rows, ROWS)
-    shape = launch.shape(device, fmt, units)
-    grid = (shape.blocks, -(-rows // size), 1)
     kernel = Kernel(launch.unit(fmt), f"linear_{size}", early=True)
     matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
     if rows:
-        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols)
-        device.launch(kernel, grid, shape.threads, shape.shared, *known)
+        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols, shape.lines)
+        device.launch(kernel, (shape.blocks, -(-rows // size), 1), shape.threads, shape.shared, *known)
     ends = [(weight.rows, rows * offset) for weight, offset in zip(weights, table[4::8], strict=True)]
     return [y[start : start + rows * count].view(rows, count) for count, start in ends]

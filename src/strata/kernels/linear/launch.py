@@ -9,17 +9,35 @@ from strata.kernels.exact import BLOCK, LANES
 from strata.kernels.prepared import Layouts
 from strata.quant.format import QuantFormat
 
-LINES = 2
-"""Rows of a unit of weights, which a group of lanes does from beginning to end."""
-
 MOST_ROWS = 8
-"""Rows of x that share one reading of the weights; more rows are done in several groups."""
+"""Rows of x that share one reading of a dense matrix; more rows are done in several groups."""
+
+BUCKETS = (1, 2, 4, 8)
+"""Rows of x for which there is a kernel; those of experts are for one and two."""
 
 PREPARED_ROWS = 32
 """Rows up to which results are quantised as they are made; a prompt's products read other layouts."""
 
 MOST_GROUPS = 16
 """Groups of lanes of a block; a launch has one block for each processor."""
+
+LINES = 2
+"""Rows of a unit of weights, which a group of lanes does from beginning to end, where nothing else is said."""
+
+PACKED_LINES = 8
+"""The same in the packed form (csrc/device/products_packed.h)."""
+
+TASK_SUBS = {"Q6_K": 4}
+"""Sub-blocks that a lane unpacks at once; so many rows are a unit then (csrc/device/products_blocks.h)."""
+
+FLOAT_TILE_BYTES = 10 << 10
+"""Of plain floats, what a group brings to shared memory at once (csrc/device/products_floats.h)."""
+
+INPUT_BYTES = 160 << 10
+"""Of rows of x as floats that a block keeps in shared memory, at most."""
+
+SHARED_BYTES = 226 << 10
+"""Of a block of plain floats, at most."""
 
 TABLE_WORDS = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "NVFP4_PAIRS"), 128),
@@ -30,11 +48,12 @@ TABLE_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Blocks and threads of a launch, and its dynamic shared memory."""
+    """Blocks and threads of a launch, its dynamic shared memory, and rows of a unit in each matrix."""
 
     blocks: int
     threads: int
     shared: int
+    lines: int
 
 
 def unit(fmt: QuantFormat) -> str:
@@ -47,37 +66,64 @@ def step_bytes(fmt: QuantFormat) -> int:
     return LANES * fmt.sub // fmt.block * fmt.block_bytes
 
 
-def ring_bytes(fmt: QuantFormat, streams: int) -> int:
-    """Shared memory in which bytes arrive for one group of lanes (products_stream.h)."""
-    if fmt.kind == "float":
-        return 0
+def ring_bytes(fmt: QuantFormat, streams: int, subs: int = 1) -> int:
+    """Shared memory in which bytes arrive for one group of lanes, which unpack `subs` sub-blocks at once."""
     step = step_bytes(fmt)
-    stage = (5 if step <= 640 else 2) * step
-    return 2 * streams * ((stage + 31) // 16 * 16 + 16)
+    if subs == 1:
+        stage = (5 if step <= 640 else 2) * step
+        return 2 * (16 + streams * ((stage + 31) // 16 * 16 + 16))
+    depth = 3 if streams == 1 else 2
+    return depth * (16 + streams * subs * ((2 * step + 30) // 16 * 16 + 16))
 
 
-def shape(device: Device, fmt: QuantFormat, units: int, streams: int = 1, terms: int = 0) -> Shape:
-    """A launch for so many units of `streams` streams, whose groups of lanes use `terms` bytes beside their rings."""
-    each = -(-units // device.processors)
-    rounds = max(1, -(-each // MOST_GROUPS))
-    groups = max(4, -(-each // rounds))
-    shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * (ring_bytes(fmt, streams) + terms)
-    return Shape(max(1, min(units, device.processors)), groups * LANES, shared)
+def shape(
+    device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, streams: int = 1, size: int = 0
+) -> Shape:
+    """A launch over `matrices` of at most `rows` rows each, of which a unit takes some in each of `streams`.
+
+    `size`: the rows of x that all units share, as the kernel takes them; 0 when they read others.
+    """
+    if fmt.kind == "float":
+        return float_shape(device, fmt, cols, rows, matrices, size)
+    packed = size == 0 and streams == 1 and is_packed(fmt, cols)
+    subs = 1 if packed else TASK_SUBS.get(fmt.name, 1)
+    if matrices * (rows // subs) < MOST_GROUPS * device.processors:  # smaller units keep more groups at work
+        subs = 1
+    lines = PACKED_LINES if packed else subs if subs > 1 else LINES
+    group = ring_bytes(fmt, streams, subs) + (terms_bytes() if packed else 0)
+    units = matrices * -(-rows // lines)
+    groups = max(4, spread(units, device.processors, MOST_GROUPS))
+    shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * group
+    return Shape(max(1, min(units, device.processors)), groups * LANES, shared, lines)
 
 
-def packed_rows(size: int) -> int:
-    """Rows of a unit in the packed form, for so many rows of x (products_packed.h)."""
-    return 8 if size <= 2 else 4
+def float_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, size: int) -> Shape:
+    """`shape` for plain floats."""
+    row = fmt.row_bytes(cols)
+    wanted = 8 * device.processors  # units, so that every processor has some groups at work
+    fitting = (n for n in (16, 8, 4) if n * row <= FLOAT_TILE_BYTES and matrices * -(-rows // n) >= wanted)
+    lines = next(fitting, 1)
+    group = 32 + 2 * ((min(lines * row, FLOAT_TILE_BYTES) + 30) // 16 * 16)
+    inputs = 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
+    units = matrices * -(-rows // lines)
+    groups = spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
+    return Shape(max(1, min(units, device.processors)), groups * LANES, groups * group + inputs, lines)
 
 
-def terms_bytes(size: int) -> int:
-    """Bytes of a group's terms in the packed form."""
-    rows = packed_rows(size)
-    return size * rows * (LANES + LANES // rows) * 4
+def spread(units: int, processors: int, most: int) -> int:
+    """Workers of a processor, at most so many, among whom the units come out even."""
+    each = -(-units // processors)
+    rounds = max(1, -(-each // most))
+    return max(1, -(-each // rounds))
+
+
+def terms_bytes() -> int:
+    """Bytes of a group's terms in the packed form, of two rows of x."""
+    return 2 * PACKED_LINES * (LANES + LANES // PACKED_LINES) * 4
 
 
 def is_packed(fmt: QuantFormat, cols: int) -> bool:
-    """Whether rows are so short that several are packed into the lanes of a step."""
+    """Whether rows of experts are so short that several are packed into the lanes of a step."""
     return fmt.kind == "codes" and cols // fmt.sub < LANES
 
 
@@ -107,7 +153,7 @@ def records(device: Device, rows: int, cols: int, sub: int, formats: set[QuantFo
 
 def record_room(device: Device, rows: int, cols: int, sub: int) -> torch.Tensor:
     """Memory for quantised rows with this `sub`."""
-    return device.empty(rows, -(-cols // (LANES * sub)), LANES * (sub + 8), dtype=torch.uint8)
+    return device.empty(rows, -(-cols // (LANES * sub)), LANES * (sub + 16), dtype=torch.uint8)
 
 
 def beside(device: Device, y: torch.Tensor) -> tuple[int, int]:
@@ -150,6 +196,9 @@ def bits(scale: float) -> int:
     return int(torch.tensor(scale, dtype=torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
 
 
-def bucket(rows: int, buckets: tuple[int, ...]) -> int:
-    """The kernel for so many rows."""
-    return next(size for size in buckets if size >= min(rows, MOST_ROWS))
+def bucket(fmt: QuantFormat, cols: int, rows: int) -> int:
+    """The kernel for so many rows of x; plain floats take fewer at once when no more of them fit into shared memory."""
+    size = next(size for size in BUCKETS if size >= min(rows, MOST_ROWS))
+    while fmt.kind == "float" and size > 1 and size * cols * 4 > INPUT_BYTES:
+        size //= 2
+    return size

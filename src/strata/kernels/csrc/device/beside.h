@@ -12,13 +12,9 @@ STRATA_INLINE void put_lane(uint8_t* row, uint32_t block, int32_t code, float d)
     STRATA_UNROLL
     for (int mask = 1; mask < sub; mask <<= 1) sum += shuffle_xor(sum, mask);
     const uint32_t within = static_cast<uint32_t>(lane()) % sub, index = block * (32 / sub) + static_cast<uint32_t>(lane()) / sub;
-    uint8_t* const record = row + index / 32 * Record<sub>::bytes;
-    record[512 * (within / 16) + 16 * (index % 32) + within % 16] = static_cast<uint8_t>(code);
-    if (within == 0) {
-        uint8_t* const to = record + Record<sub>::values + 8 * (index % 32);
-        *reinterpret_cast<float*>(to) = d;
-        *reinterpret_cast<int32_t*>(to + 4) = sum;
-    }
+    uint8_t* const place = row + place_of<sub>(static_cast<int>(index));
+    place[512 * (within / 16) + within % 16] = static_cast<uint8_t>(code);
+    if (within == 0) put_scale<sub>(place, d, sum);
 }
 
 // Where an operation leaves the rows that it makes, quantised for the products that read them: both layouts, or nothing.

@@ -27,11 +27,27 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
     return out;
 }
+// v, which the compiler then computes at this place, and not again at each use in another way.
+template <class T>
+STRATA_INLINE T settled(T v) {
+    if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(v));
+    else asm volatile("" : "+r"(v));
+    return v;
+}
+// a where the mask has ones, b elsewhere: one instruction, which the compiler would take apart.
+STRATA_INLINE uint32_t choose_bits(uint32_t mask, uint32_t a, uint32_t b) {
+    uint32_t out;
+    asm("lop3.b32 %0, %1, %2, %3, 0xca;" : "=r"(out) : "r"(mask), "r"(a), "r"(b));
+    return out;
+}
 // The low word of high:low >> bits, bits < 32.
 STRATA_INLINE uint32_t shift_pair(uint32_t low, uint32_t high, uint32_t bits) {
     return __funnelshift_r(low, high, bits);
 }
 #else
+template <class T>
+STRATA_INLINE T settled(T v) { return v; }
+STRATA_INLINE uint32_t choose_bits(uint32_t mask, uint32_t a, uint32_t b) { return (mask & a) | (~mask & b); }
 STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
     uint32_t out = 0;
@@ -114,6 +130,30 @@ STRATA_INLINE void words_at(const Bytes<align>& b, uint32_t i, uint32_t* out) {
     for (int j = 0; j < count; ++j) {
         const uint32_t high = from[j + 1];
         out[j] = shift_pair(low, high, bits);
+        low = high;
+    }
+}
+
+// The same place with `at` below 4, `i` bytes further.
+template <int align>
+STRATA_INLINE Bytes<align> further(const Bytes<align>& b, uint32_t i) {
+    return {b.words + ((b.at + i) >> 2), align % 4 == 0 ? 0 : (b.at + i) & 3};
+}
+
+// As words_at, where i is a multiple of 4 and b.at below 4.
+template <int count, int align>
+STRATA_INLINE void even_words(const Bytes<align>& b, uint32_t i, uint32_t* out) {
+    const uint32_t* from = b.words + (i >> 2);
+    if (align % 4 == 0) {
+        STRATA_UNROLL
+        for (int j = 0; j < count; ++j) out[j] = from[j];
+        return;
+    }
+    uint32_t low = from[0];
+    STRATA_UNROLL
+    for (int j = 0; j < count; ++j) {
+        const uint32_t high = from[j + 1];
+        out[j] = shift_pair(low, high, 8 * b.at);
         low = high;
     }
 }

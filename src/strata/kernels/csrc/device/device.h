@@ -19,7 +19,7 @@
 //     after_previous()               of an early kernel: returns when all that was launched before it is done. Until then
 //                                    it may read only what no kernel writes; it comes here before it ends
 //     in_turn()                      both, for a kernel that has nothing to do before
-//     load16(p), load8(p), load4(p)  words of aligned memory; prefetch(p) a hint
+//     load16(p), load8(p), load4(p)  words of aligned memory; prefetch(p) and touch(p) bring a line near
 //
 // Every operation rounds as written (no contraction, no flush to zero, IEEE division), so that a kernel gives the bits
 // of its naive twin. Kernels clamp nothing and check nothing: their callers guarantee every index.

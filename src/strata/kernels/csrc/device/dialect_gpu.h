@@ -62,6 +62,7 @@ STRATA_INLINE int32_t dot4(int32_t a, int32_t b, int32_t c) {
     return c;
 }
 STRATA_INLINE void prefetch(const void*) {}
+STRATA_INLINE void touch(const void*) {}
 STRATA_INLINE void start_next() {}
 STRATA_INLINE void after_previous() {}
 
@@ -81,6 +82,11 @@ STRATA_INLINE void after_previous() { asm volatile("griddepcontrol.wait;" ::: "m
 STRATA_INLINE void start_next() {}
 STRATA_INLINE void after_previous() {}
 #endif
+// Brings a line to this processor's first-level cache.
+STRATA_INLINE void touch(const void* p) {
+    uint32_t unused;
+    asm volatile("ld.global.b32 %0, [%1];" : "=r"(unused) : "l"(p));
+}
 STRATA_INLINE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 #if __CUDA_ARCH__ >= 800  // one instruction

@@ -17,11 +17,11 @@ struct ExpertEntry {
 STRATA_INLINE int format_of(const ExpertEntry& entry, int kind) { return static_cast<int>(entry.formats >> 8 * kind & 255); }
 STRATA_INLINE int tier_of(const ExpertEntry& entry) { return static_cast<int>(entry.formats >> 24 & 255); }
 
-constexpr int job_pairs = 8;
+constexpr int job_pairs = 2;
 
-// An expert with up to 8 of the pairs (row, rank) that chose it; a pair is row * top_k + rank.
+// An expert with up to 2 of the pairs (row, rank) that chose it; a pair is row * top_k + rank.
 struct Job {
-    int32_t expert, count, unused[2];
+    int32_t expert, count;
     int32_t pair[job_pairs];
 };
 

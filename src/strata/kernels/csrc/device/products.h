@@ -1,7 +1,7 @@
 // Quantised products for a few rows of x, bit for bit as kernels/linear/naive.py (docs/numerics.md 1): one unit for each
 // STRATA_FORMAT, a struct of blocks.h or products_plain.h. The numbers in the kernels' names are T, the rows of x that
-// share one reading of the weights. A launch has as many groups of lanes as are resident, or fewer.
-// Dynamic shared bytes: kernels/linear/launch.py.
+// share one reading of the weights. A launch has as many groups of lanes as are resident, or fewer. Rows of a unit, groups
+// and dynamic shared bytes: kernels/linear/launch.py.
 #pragma once
 
 #include "products_packed.h"
@@ -9,56 +9,63 @@
 
 namespace strata::STRATA_ISA {
 
-template <class F, int T, class Work>
+template <class F, int L, int T, class Work>
 STRATA_INLINE void run(Work& work, unsigned char* shared) {
-    if constexpr (is_plain<F>) run_floats<F, T>(work);
-    else run_rows<F, 1, T>(work, shared);
+    if constexpr (is_plain<F>) {
+        if constexpr (L == 1) run_floats<F, T>(work, shared);
+    } else {
+        if constexpr (has_tasks<F>)
+            if (work.lines == Task<F>::subs) return run_blocks<F, L, T>(work, shared);
+        run_rows<F, L, T>(work, shared);
+    }
 }
 
-#define STRATA_LINEAR(T)                                                                                              \
-    STRATA_KERNEL_UP_TO(product_threads, linear_##T,                                                                  \
-                        (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,            \
-                         int64_t rows, int64_t cols)) {                                                               \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
-        using F = STRATA_FORMAT;                                                                                      \
-        LinearWork<F, 2, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,      \
-                                    static_cast<int>(cols)};                                                          \
-        run<F, T>(work, shared);                                                                                      \
+#define STRATA_LINEAR(T)                                                                                               \
+    STRATA_KERNEL_UP_TO(product_threads, linear_##T,                                                                   \
+                        (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,             \
+                         int64_t rows, int64_t cols, int64_t lines)) {                                                 \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
+        using F = STRATA_FORMAT;                                                                                       \
+        LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
+                                 static_cast<int>(cols), static_cast<int>(lines)};                                     \
+        run<F, 1, T>(work, shared);                                                                                    \
     }
 
-#define STRATA_ONE_MATRIX(T)                                                                                          \
-    STRATA_KERNEL_UP_TO(product_threads, one_matrix_##T,                                                              \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
-                         float* y, int64_t rows, int64_t kind, int64_t format)) {                                     \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
-        using F = STRATA_FORMAT;                                                                                      \
-        const int per_job = static_cast<int>((rows + 1) / 2);                                                         \
-        OneMatrixWork<F, 2, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, y, rows, kind, format}; \
-        run<F, T>(work, shared);                                                                                      \
+#define STRATA_ONE_MATRIX(T)                                                                                           \
+    STRATA_KERNEL_UP_TO(product_threads, one_matrix_##T,                                                               \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
+                         int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
+        using F = STRATA_FORMAT;                                                                                       \
+        const int per_job = static_cast<int>((rows + lines - 1) / lines);                                              \
+        OneMatrixWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)},    \
+                                 y, rows, kind, format};                                                               \
+        run<F, 1, T>(work, shared);                                                                                    \
     }
 
 // one_matrix for rows of fewer than 32 sub-blocks of codes.
-#define STRATA_PACKED(T)                                                                                              \
-    STRATA_KERNEL_UP_TO(product_threads, packed_##T,                                                                  \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
-                         float* y, int64_t rows, int64_t kind, int64_t format)) {                                     \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
-        using F = STRATA_FORMAT;                                                                                      \
-        constexpr int each = Packed<T>::rows;                                                                         \
-        const int per_job = static_cast<int>((rows + each - 1) / each);                                               \
-        OneMatrixWork<F, each, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, y, rows, kind, format}; \
-        if constexpr (!is_plain<F>) run_packed<F, T>(work, shared);                                                   \
+#define STRATA_PACKED(T)                                                                                               \
+    STRATA_KERNEL_UP_TO(product_threads, packed_##T,                                                                   \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
+                         int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
+        using F = STRATA_FORMAT;                                                                                       \
+        const int per_job = static_cast<int>((rows + lines - 1) / lines);                                              \
+        OneMatrixWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)},    \
+                                 y, rows, kind, format};                                                               \
+        if constexpr (!is_plain<F>) run_packed<F, T>(work, shared);                                   \
     }
 
-#define STRATA_GATE_UP(T)                                                                                             \
-    STRATA_KERNEL_UP_TO(product_threads, gate_up_##T,                                                                 \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,   \
-                         float* h, int64_t width)) {                                                                  \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                        \
-        using F = STRATA_FORMAT;                                                                                      \
-        const int per_job = static_cast<int>((width + 1) / 2);                                                        \
-        GateUpWork<F, T> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols)}, h, width};             \
-        if constexpr (!is_plain<F>) run_rows<F, 2, T>(work, shared);                                                  \
+#define STRATA_GATE_UP(T)                                                                                              \
+    STRATA_KERNEL_UP_TO(product_threads, gate_up_##T,                                                                  \
+                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
+                         int64_t cols, int64_t lines, float* h, int64_t width)) {                                      \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
+        using F = STRATA_FORMAT;                                                                                       \
+        const int per_job = static_cast<int>((width + lines - 1) / lines);                                             \
+        GateUpWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)}, h,    \
+                              width};                                                                                  \
+        run<F, 2, T>(work, shared);                                                                                    \
     }
 
 STRATA_LINEAR(1)
@@ -67,13 +74,10 @@ STRATA_LINEAR(4)
 STRATA_LINEAR(8)
 STRATA_ONE_MATRIX(1)
 STRATA_ONE_MATRIX(2)
-STRATA_ONE_MATRIX(8)
 STRATA_PACKED(1)
 STRATA_PACKED(2)
-STRATA_PACKED(8)
 STRATA_GATE_UP(1)
 STRATA_GATE_UP(2)
-STRATA_GATE_UP(8)
 
 #undef STRATA_LINEAR
 #undef STRATA_ONE_MATRIX

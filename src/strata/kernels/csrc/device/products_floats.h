@@ -1,123 +1,236 @@
-// The products' loop over weights that are plain floats: a unit is two rows of weights with up to T rows of x, done by
-// one group of 32 lanes. Lane l takes the values l, l + 32, ... of a row. Values are asked for some rounds of 32 ahead.
+// The products' loop over weights that are plain floats. A unit is some rows of a matrix, done by one group of 32 lanes:
+// lane l takes the values l, l + 32, ... of each row. Bytes of weights come to shared memory as tiles: whole rows, or
+// pieces of one long row; while one tile is worked on, the next is on its way. Rows of x that all units share are brought
+// to shared memory as well, if there is room.
 #pragma once
 
+#include "arrivals.h"
 #include "products_plain.h"
 #include "products_step.h"
 
 namespace strata::STRATA_ISA {
 
-// `rounds` rounds of 32 values of two rows of weights and of T rows of x.
-template <class F, int T>
-struct Batch {
-    static constexpr int rounds = F::bytes == 1 || T > 2 ? 4 : T == 2 ? 8 : 16;
-    typename F::Raw w[2][rounds];
-    float x[T][rounds], scale[2][F::scaled ? rounds : 1];
+// Shared memory of a group; kernels/linear/launch.py computes the same sizes.
+constexpr int float_tile_bytes = 10 << 10;    // of a piece of a single row, at most
+constexpr int shared_input_bytes = 160 << 10;  // of rows of x, at most
+
+template <class F>
+struct FloatTiles {
+    int lines, cols;
+
+    STRATA_METHOD int piece_cols() const {  // of a tile's rows
+        constexpr int most = float_tile_bytes / F::bytes;
+        return lines > 1 || cols < most ? cols : most;
+    }
+    STRATA_METHOD int pieces() const { return (cols + piece_cols() - 1) / piece_cols(); }
+    STRATA_METHOD int bytes() const { return (lines * piece_cols() * F::bytes + 30) / 16 * 16; }
+    STRATA_METHOD int group_bytes() const { return 32 + 2 * bytes(); }
 };
 
-template <class F, int T>
-struct Floats {
+// Brings the tiles of a group's units, one after the other.
+template <class F, class Work>
+struct FloatBringing {
+    const Work& work;
+    const FloatTiles<F> shape;
+    uint8_t* const at;
+    int unit, piece = 0, slot = 0;
+    Stream stream = {};
+
+    STRATA_METHOD uint64_t* arrival(int of) const { return reinterpret_cast<uint64_t*>(at + 16 * of); }
+    STRATA_METHOD uint8_t* tile(int of) const { return at + 32 + of * shape.bytes(); }
+
+    STRATA_METHOD void next() {
+        if (piece == 0) {
+            for (; unit < work.end; unit += work.stride) {
+                work.streams(unit, &stream);
+                if (stream.rows > 0) break;
+            }
+        }
+        if (unit < work.end) {
+            const int first = piece * shape.piece_cols(), left = shape.cols - first;
+            const int cols = stream.rows > 1 || left < shape.piece_cols() ? left : shape.piece_cols();
+            const uint8_t* const from = stream.data + first * F::bytes;
+            const int count = (line_offset(from) + stream.rows * cols * F::bytes + 15) & ~15;
+            bring<32>(arrival(slot), tile(slot), from - line_offset(from), count);
+            if (++piece == shape.pieces()) piece = 0, unit += work.stride;
+        }
+        asked();
+        slot ^= 1;
+    }
+};
+
+// Sums of R rows of weights with T rows of x.
+template <class F, int R, int T>
+struct FloatSums {
     using Raw = typename F::Raw;
-    const Stream& stream;
-    const Inputs<T>& in;
-    int cols;
-    float acc[2][T] = {};
+    static constexpr int rounds = T > 2 ? 2 : R > 1 ? 4 / T : 10 / T;  // of 32 columns, asked for together
+    float acc[R][T] = {};
 
-    // The values from column `first` on; `whole`: all lanes have values in all rounds.
-    template <bool whole>
-    STRATA_METHOD void load(Batch<F, T>& batch, int first) const {
-        const Raw* const w = reinterpret_cast<const Raw*>(stream.data) + lane();
-        const Raw* const second = stream.rows > 1 ? w + cols : w;  // whose results nobody takes otherwise
-        STRATA_UNROLL
-        for (int r = 0; r < Batch<F, T>::rounds; ++r) {
-            const int column = first + 32 * r;
-            if (!whole && column + lane() >= cols) continue;
-            batch.w[0][r] = w[column], batch.w[1][r] = second[column];
-            STRATA_UNROLL
-            for (int t = 0; t < T; ++t)
-                if (t == 0 || t < in.count)
-                    batch.x[t][r] = reinterpret_cast<const float*>(in.base + in.offset[t])[column + lane()];
-            if constexpr (F::scaled) {
-                const int64_t across = (cols + 127) / 128, place = (column + lane()) / 128;
-                const float* const scales = reinterpret_cast<const float*>(stream.scales);
-                batch.scale[0][r] = scales[stream.first / 128 * across + place];
-                batch.scale[1][r] = stream.rows > 1 ? scales[(stream.first + 1) / 128 * across + place] : 0.0f;
-            }
-        }
-    }
+    template <int N>
+    struct Batch {
+        Raw w[R][N];
+        float x[T][N];
+    };
 
-    template <bool whole>
-    STRATA_METHOD void add(const Batch<F, T>& batch, int first) {
-        STRATA_UNROLL
-        for (int r = 0; r < Batch<F, T>::rounds; ++r) {
-            if (!whole && first + 32 * r + lane() >= cols) continue;
-            float w[2];
-            STRATA_UNROLL
-            for (int row = 0; row < 2; ++row) {
-                w[row] = F::value(batch.w[row][r]);
-                if constexpr (F::scaled) w[row] = w[row] * batch.scale[row][r];
-            }
-            STRATA_UNROLL
-            for (int t = 0; t < T; ++t)
-                if (t == 0 || t < in.count) {
-                    STRATA_UNROLL
-                    for (int row = 0; row < 2; ++row) acc[row][t] = fma(batch.x[t][r], w[row], acc[row][t]);
-                }
-        }
-    }
-
-    // Inlined on the host too: GCC 12's interprocedural mod/ref analysis loses what the call adds up at -O1.
-    [[gnu::always_inline]] STRATA_METHOD void run() {
-        constexpr int step = 32 * Batch<F, T>::rounds;
-        Batch<F, T> here, next;
-        int first = 0;
-        if (step <= cols) load<true>(here, 0);
+    // `count` columns, the first of which is number `first` of the row; w[r] and x[t] begin there, with lane 0. While a batch
+    // is added, the next one is on its way.
+    [[gnu::always_inline]] STRATA_METHOD void add(const Raw* const (&w)[R], const float* const (&x)[T], const float* const (&scales)[R],
+                                                  int first, int count) {
+        constexpr int batch = 32 * rounds;
+        const int full = count / batch;
+        int column = lane();
+        Batch<rounds> here, next;
+        if (full > 0) load(here, w, x, column);
         STRATA_ROLL
-        for (; first + 3 * step <= cols; first += 2 * step) {
-            load<true>(next, first + step);
-            add<true>(here, first);
-            load<true>(here, first + 2 * step);
-            add<true>(next, first + step);
+        for (int i = 0; i + 1 < full; i += 2) {
+            load(next, w, x, column + batch);
+            sum(here, scales, first + column);
+            if (i + 2 < full) load(here, w, x, column + 2 * batch);
+            sum(next, scales, first + column + batch);
+            column += 2 * batch;
         }
-        if (first + step <= cols) {
-            const bool more = first + 2 * step <= cols;
-            if (more) load<true>(next, first + step);
-            add<true>(here, first);
-            if (more) add<true>(next, first + step);
-            first += more ? 2 * step : step;
+        if (full % 2 != 0) {
+            sum(here, scales, first + column);
+            column += batch;
         }
-        if (first < cols) {
-            load<false>(here, first);
-            add<false>(here, first);
+        STRATA_ROLL
+        for (; column < count; column += 32) {
+            Batch<1> one;
+            load(one, w, x, column);
+            sum(one, scales, first + column);
         }
+    }
+
+    template <int N>
+    [[gnu::always_inline]] STRATA_METHOD void load(Batch<N>& batch, const Raw* const (&w)[R], const float* const (&x)[T], int column) const {
+        STRATA_UNROLL
+        for (int n = 0; n < N; ++n) {
+            STRATA_UNROLL
+            for (int r = 0; r < R; ++r) batch.w[r][n] = w[r][column + 32 * n];
+            STRATA_UNROLL
+            for (int t = 0; t < T; ++t) batch.x[t][n] = x[t][column + 32 * n];
+        }
+    }
+
+    template <int N>
+    [[gnu::always_inline]] STRATA_METHOD void sum(const Batch<N>& batch, const float* const (&scales)[R], int column) {
+        STRATA_UNROLL
+        for (int n = 0; n < N; ++n) {
+            STRATA_UNROLL
+            for (int r = 0; r < R; ++r) {
+                float value = F::value(batch.w[r][n]);
+                if constexpr (F::scaled) value = value * scales[r][(column + 32 * n) / 128];
+                STRATA_UNROLL
+                for (int t = 0; t < T; ++t) acc[r][t] = fma(batch.x[t][n], value, acc[r][t]);
+            }
+        }
+    }
+
+    // Sums of all lanes to where they belong; `valid` rows from row `row` of the unit on.
+    template <class Work>
+    STRATA_METHOD void finish(const Work& work, int unit, int row, int valid, int count) {
+        float sums[R * T];
+        STRATA_UNROLL
+        for (int i = 0; i < R * T; ++i) sums[i] = acc[i % R][i / R];
+        constexpr int each = 32 / (R * T);
+        const float sum = trees<R * T, 16>(sums);
+        const int r = lane() / each % R, t = lane() / each / R;
+        if (lane() % each == 0 && r < valid && t < count) work.finish(unit, row + r, t, sum, sum);
     }
 };
 
-template <class F, int T, class Work>
-STRATA_INLINE void run_floats(Work& work) {
-    work.start();
-    if (work.begin < work.end) {  // towards the second-level cache, while x may not be there yet
-        Stream stream;
-        work.streams(work.begin, &stream);
-        for (int i = 128 * lane(); i < stream.rows * work.cols * F::bytes; i += 128 * 32) prefetch(stream.data + i);
+// Where row `row` of a stream has its scales of 128 columns each.
+template <class F>
+STRATA_INLINE const float* scales_of(const Stream& stream, int row, int cols) {
+    if constexpr (!F::scaled) return nullptr;
+    return reinterpret_cast<const float*>(stream.scales) + (stream.first + row) / 128 * ((cols + 127) / 128);
+}
+
+// The whole rows of a tile, R at a time.
+template <class F, int R, int T, class Work>
+STRATA_INLINE void add_rows(const Work& work, int unit, const Stream& stream, const uint8_t* tile, const float* const (&x)[T], int count) {
+    const typename F::Raw* const data = reinterpret_cast<const typename F::Raw*>(tile + line_offset(stream.data));
+    STRATA_ROLL
+    for (int row = 0; row < stream.rows; row += R) {
+        FloatSums<F, R, T> sums;
+        const typename F::Raw* w[R];
+        const float* scales[R];
+        STRATA_UNROLL
+        for (int r = 0; r < R; ++r) {
+            const int here = row + r < stream.rows ? row + r : stream.rows - 1;  // whose results nobody takes otherwise
+            w[r] = data + here * work.cols;
+            scales[r] = scales_of<F>(stream, here, work.cols);
+        }
+        sums.add(w, x, scales, 0, work.cols);
+        sums.finish(work, unit, row, stream.rows - row, count);
     }
+}
+
+// `staged`: all units have the rows of x of unit 0, one after the other, and they are brought to shared memory.
+template <class F, int T, bool staged, class Work>
+STRATA_INLINE void run_float_tiles(Work& work, unsigned char* shared) {
+    const FloatTiles<F> shape = {work.lines, work.cols};
+    FloatBringing<F, Work> bringing = {work, shape, shared + warp() * shape.group_bytes(), work.begin};
+    uint8_t* const inputs = shared + block_size() / 32 * shape.group_bytes();
+    uint64_t* const inputs_there = reinterpret_cast<uint64_t*>(inputs);
+    if (lane() < 2) expect(bringing.arrival(lane()), 1);
+    if (staged && thread_x() == 0) expect(inputs_there, 1);
+    barrier();
+    bringing.next();
+    bringing.next();
     work.wait();
+    if (staged && warp() == 0) {
+        const uint8_t* const from = work.input(0, 0);
+        const int bytes = work.count(0) * work.cols * 4;
+        bring<32>(inputs_there, inputs + 16, from - line_offset(from), (line_offset(from) + bytes + 15) & ~15);
+    }
+    if (staged) arrived_for_all(inputs_there);
+    int slot = 0, turn = 0;
     STRATA_ROLL
     for (int unit = work.begin; unit < work.end; unit += work.stride) {
         Stream stream;
-        Inputs<T> in;
         work.streams(unit, &stream);
         if (stream.rows == 0) continue;
-        work.inputs(unit, in);
-        Floats<F, T> floats = {stream, in, work.cols};
-        floats.run();
-        float sums[2 * T];
+        const int count = work.count(unit);
+        const float* x[T];
         STRATA_UNROLL
-        for (int i = 0; i < 2 * T; ++i) sums[i] = floats.acc[i % 2][i / 2];
-        constexpr int each = 32 / (2 * T);
-        const float sum = trees<2 * T, 16>(sums);
-        work.finish(unit, in.count, 0, lane() / each % 2, lane() / each / 2, lane() % each == 0, sum);
+        for (int t = 0; t < T; ++t) {
+            const int here = t < count ? t : 0;
+            if constexpr (staged) x[t] = reinterpret_cast<const float*>(inputs + 16 + line_offset(work.input(0, 0))) + here * work.cols;
+            else x[t] = reinterpret_cast<const float*>(work.input(unit, here));
+        }
+        if (work.lines > 1) {
+            arrived<1>(bringing.arrival(slot), turn);
+            add_rows<F, 4, T>(work, unit, stream, bringing.tile(slot), x, count);
+            sync_warp();
+            bringing.next();
+            turn += slot, slot ^= 1;
+        } else {
+            FloatSums<F, 1, T> sums;
+            const float* const scales[1] = {scales_of<F>(stream, 0, work.cols)};
+            STRATA_ROLL
+            for (int first = 0; first < work.cols; first += shape.piece_cols()) {
+                arrived<1>(bringing.arrival(slot), turn);
+                const int left = work.cols - first;
+                const typename F::Raw* const w[1] = {reinterpret_cast<const typename F::Raw*>(
+                    bringing.tile(slot) + line_offset(stream.data + first * F::bytes))};
+                sums.add(w, x, scales, first, left < shape.piece_cols() ? left : shape.piece_cols());
+                STRATA_UNROLL
+                for (int t = 0; t < T; ++t) x[t] += shape.piece_cols();
+                sync_warp();
+                bringing.next();
+                turn += slot, slot ^= 1;
+            }
+            sums.finish(work, unit, 0, 1, count);
+        }
     }
+}
+
+template <class F, int T, class Work>
+STRATA_INLINE void run_floats(Work& work, unsigned char* shared) {
+    work.start();
+    if (work.one_input() && T * work.cols * 4 <= shared_input_bytes) run_float_tiles<F, T, true>(work, shared);
+    else run_float_tiles<F, T, false>(work, shared);
 }
 
 }  // namespace strata::STRATA_ISA

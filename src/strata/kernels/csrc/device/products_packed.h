@@ -9,7 +9,7 @@ namespace strata::STRATA_ISA {
 
 template <int T>
 struct Packed {
-    static constexpr int rows = T <= 2 ? 8 : 4;         // of weights, in a unit
+    static constexpr int rows = 8;                       // of weights, in a unit
     static constexpr int parts = 32 / rows;              // threads that add up one row
     static constexpr int stride = 32 + parts;            // words from row to row: no two threads meet in a bank
     static constexpr int bytes = T * rows * stride * 4;  // of the terms of a group of lanes
@@ -35,10 +35,10 @@ STRATA_INLINE float packed_tree(const float* terms) {
 }
 
 // Steps of a unit: a lane's sub-block is sub-block `sub` of row `row`.
-template <class F, int T>
-struct Terms {
+template <class F, int T, int W>
+struct PackedTerms {
     const Stream& stream;
-    const Inputs<T>& in;
+    const Inputs<W>& in;
     int subs, more_rows, more;  // from a step to the next
     const Table table;
     float* terms;
@@ -50,16 +50,50 @@ struct Terms {
             const Codes<F::sub> c = codes_of<F>({block.words + k * (R::step / 4), block.at}, number, stream,
                                                      (from + k) * 32 + lane(), subs, table);
             STRATA_UNROLL
-            for (int t = 0; t < T; ++t)
-                if (t == 0 || t < in.count) {
-                    const Quantised<F::sub> x = input<F::sub>(place_of<F::sub>(in.base + in.offset[t], sub), 0);
-                    terms[(t * Packed<T>::rows + row) * Packed<T>::stride + sub] = add<F>(c, x, 0.0f);
-                }
+            for (int t = 0; t < W; ++t) {
+                const Quantised<F::sub> x = input<F::sub>(in.base + in.offset[t] + place_of<F::sub>(sub));
+                terms[(t * Packed<T>::rows + row) * Packed<T>::stride + sub] = add<F>(c, x, 0.0f);
+            }
         }
         row += more_rows, sub += more;
         if (sub >= subs) sub -= subs, ++row;
     }
 };
+
+// A unit with W of at most T rows of x, whose first stage lies in slot `slot` and is there.
+template <class F, int T, int W, class R, class Work>
+STRATA_INLINE void packed_rows(const Work& work, float* terms, const Table& table, Ahead<F, 1, R, Work>& ahead, int& slot) {
+    using P = Packed<T>;
+    const StageHead head = ahead.head(slot);
+    const int unit = head.unit, subs = work.cols / F::sub, steps = (P::rows * subs + 31) / 32;
+    Stream stream = {};
+    if constexpr (Layout<F>::apart) work.streams(unit, &stream);
+    const Inputs<W> in = inputs_of<W>(work, unit);
+    PackedTerms<F, T, W> put = {stream, in, subs, 32 / subs, 32 % subs, table, terms, lane() / subs, lane() % subs,
+                                keep(lane() % Layout<F>::subs)};
+    STRATA_ROLL
+    for (int stage = 0; stage < ahead.stages; ++stage) {
+        if (stage > 0) ahead.landed();  // nor do lanes read the terms any more
+        ahead.ask();
+        const typename Layout<F>::Block block = first_block<F, R>(ahead.piece(slot, 0), head.before[0], stage);
+        const int from = stage * R::steps;
+        if ((from + R::steps) * 32 <= P::rows * subs) {
+            STRATA_UNROLL
+            for (int k = 0; k < R::steps; ++k) put.template step<true, R>(block, from, k);
+        } else {
+            STRATA_ROLL
+            for (int k = 0; from + k < steps; ++k) put.template step<false, R>(block, from, k);
+        }
+        slot ^= 1;
+    }
+    sync_warp();
+    STRATA_UNROLL
+    for (int t = 0; t < W; ++t) {
+        const float sum = packed_tree<T>(terms + t * P::rows * P::stride);
+        const int row = lane() / P::parts;
+        if (lane() % P::parts == 0 && row < head.rows && t < work.count(unit)) work.finish(unit, row, t, sum, sum);
+    }
+}
 
 // Work as in products_stream.h, with units of Packed<T>::rows rows of one matrix.
 template <class F, int T, class Work>
@@ -69,8 +103,7 @@ STRATA_INLINE void run_packed(Work& work, unsigned char* shared) {
     uint32_t* const table = reinterpret_cast<uint32_t*>(shared);
     uint8_t* const ring = shared + 4 * Unpack<F>::table_words + warp() * (R::bytes + P::bytes);
     float* const terms = reinterpret_cast<float*>(ring + R::bytes);
-    const int subs = work.cols / F::sub, steps = (P::rows * subs + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
-    const int more_rows = 32 / subs, more = 32 % subs;
+    const int steps = (P::rows * (work.cols / F::sub) + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
     work.start();
     Ahead<F, 1, R, Work> ahead = {work, ring, work.begin, work.cols / F::block * F::bytes, stages};
     ahead.ask();
@@ -80,39 +113,16 @@ STRATA_INLINE void run_packed(Work& work, unsigned char* shared) {
         barrier();
     }
     work.wait();
+    touch_inputs<T>(work, work.begin, quantised_bytes<F::sub>(work.cols));
+    const Table lookup = table_of<F>(table);
     int slot = 0;
     STRATA_ROLL
-    for (int unit = work.begin; unit < work.end; unit += work.stride) {
-        Stream stream[1];
-        Inputs<T> in;
-        work.streams(unit, stream);
-        if (stream[0].rows == 0) continue;
-        work.inputs(unit, in);
-        Terms<F, T> put = {stream[0], in, subs, more_rows, more, table_of<F>(table), terms, lane() / subs,
-                            lane() % subs, keep(lane() % Layout<F>::subs)};
-        STRATA_ROLL
-        for (int stage = 0; stage < stages; ++stage) {
-            wait_for_copies<0>();
-            sync_warp();  // all lanes' copies have landed, nobody reads the slot that is filled next, nor the terms
-            ahead.ask();
-            const typename Layout<F>::Block block = first_block<F, R>(ring, slot * R::stage, stream[0].data, stage);
-            const int from = stage * R::steps;
-            if ((from + R::steps) * 32 <= P::rows * subs) {
-                STRATA_UNROLL
-                for (int k = 0; k < R::steps; ++k) put.template step<true, R>(block, from, k);
-            } else {
-                STRATA_ROLL
-                for (int k = 0; from + k < steps; ++k) put.template step<false, R>(block, from, k);
-            }
-            slot ^= 1;
-        }
-        sync_warp();
-        STRATA_UNROLL
-        for (int t = 0; t < T; ++t)
-            if (t == 0 || t < in.count) {
-                const float sum = packed_tree<T>(terms + t * P::rows * P::stride);
-                work.finish(unit, in.count, 0, lane() / P::parts, t, lane() % P::parts == 0, sum);
-            }
+    for (;;) {
+        ahead.landed();
+        const int unit = ahead.head(slot).unit;
+        if (unit < 0) return;
+        if (T == 2 && work.count(unit) == 1) packed_rows<F, T, 1, R>(work, terms, lookup, ahead, slot);
+        else packed_rows<F, T, T, R>(work, terms, lookup, ahead, slot);
     }
 }
 

@@ -15,13 +15,32 @@ struct Step {
     STRATA_INLINE int64_t row_bytes(int64_t cols) { return cols / F::block * F::bytes; }
 };
 
-// Up to T rows of x: row t lies `offset[t]` bytes after `base`, and offset[0] is 0; quantised or as float32.
+// T rows of x: row t lies `offset[t]` bytes after `base`, and offset[0] is 0; quantised or as float32.
 template <int T>
 struct Inputs {
     const uint8_t* base;
     int offset[T];
-    int count;
 };
+
+template <int T, class Work>
+STRATA_INLINE Inputs<T> inputs_of(const Work& work, int unit) {
+    Inputs<T> in = {work.input(unit, 0), {}};
+    STRATA_UNROLL
+    for (int t = 1; t < T; ++t)  // rows that there are not: another one, whose results nobody takes
+        in.offset[t] = static_cast<int>(work.input(unit, t < work.count(unit) ? t : 0) - in.base);
+    return in;
+}
+
+// Rows of x of a unit, towards this processor: a group reads them piece by piece, and would wait for each.
+template <int T, class Work>
+STRATA_INLINE void touch_inputs(const Work& work, int unit, int64_t bytes) {
+    if (unit >= work.end) return;
+    STRATA_ROLL
+    for (int t = 0; t < T && t < work.count(unit); ++t) {
+        const uint8_t* const row = work.input(unit, t);
+        for (int64_t i = 128 * lane(); i < bytes; i += 128 * 32) touch(row + i);
+    }
+}
 
 // `rows` consecutive rows of a matrix, the first of which begins at `data`.
 struct Stream {
@@ -31,13 +50,22 @@ struct Stream {
     int rows;
 };
 
+// What the bytes on their way to a group begin with: the unit that they belong to, or -1 behind the last one, its rows,
+// and where in their 16-byte lines the unit's bytes begin, of one matrix or two.
+struct StageHead {
+    int unit, rows, before[2];
+};
+
+// The bits of 1.5 * 2^23: added to an integer of less than 2^22, they give the bits of the sum as a float32.
+constexpr int32_t magic_bits = 0x4b400000;
+
 template <class F>
 STRATA_INLINE float add(const Codes<F::sub>& c, const Quantised<F::sub>& x, float acc) {
-    int32_t sum = -c.bias * x.m;
+    int32_t sum = magic_bits - c.bias * x.m;
     STRATA_UNROLL
     for (int j = 0; j < F::sub / 4; ++j) sum = dot4(static_cast<int32_t>(c.w[j]), static_cast<int32_t>(x.q[j]), sum);
-    acc = fma(static_cast<float>(sum), c.scale * x.d, acc);
-    if (F::minima) acc = fma(-static_cast<float>(x.m), c.minimum * x.d, acc);
+    acc = fma(float_of_bits(static_cast<uint32_t>(sum)) - 12582912.0f, c.scale * x.d, acc);
+    if (F::minima) acc = fma(x.least, c.minimum * x.d, acc);
     return acc;
 }
 

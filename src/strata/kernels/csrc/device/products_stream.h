@@ -11,84 +11,100 @@ namespace strata::STRATA_ISA {
 
 constexpr int product_threads = 512;  // at most; a launch may have fewer groups
 
-// Bytes on their way to a group: L streams at once, `steps` steps in a stage.
+// Bytes on their way to a group: L streams at once, `steps` steps in a stage, after its head.
 template <class F, int L, int N>
 struct Ring {
     static constexpr int step = Step<F>::bytes;
-    static constexpr int steps = step <= 640 ? N : 2;
-    static constexpr int piece = (steps * step + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
-    static constexpr int stage = L * piece, depth = 2, bytes = depth * stage;
+    static constexpr int steps = step <= 640 ? N : 2, whole = steps * step;
+    static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
+    static constexpr int stage = 16 + L * piece, depth = 2, bytes = depth * stage;
 };
 
 // Brings the bytes of a group's units into its ring, a stage at a time.
 template <class F, int L, class R, class Work>
 struct Ahead {
     const Work& work;
-    uint8_t* ring;
-    int unit, row_bytes, stages;
-    int stage = 0, slot = 0;
-    Stream streams[L] = {};
+    uint8_t* const ring;
+    int unit;
+    const int row_bytes, stages;
+    int stage = 0, slot = 0, left = 0;  // left: bytes of the unit's rows that were not asked for
+    const uint8_t* source[L] = {};      // the next ones
+
+    STRATA_METHOD StageHead& head(int of) const { return *reinterpret_cast<StageHead*>(ring + of * R::stage); }
+    STRATA_METHOD uint8_t* piece(int of, int l) const { return ring + of * R::stage + 16 + l * R::piece; }
 
     // Units that are not this launch's have no rows.
     STRATA_METHOD void find() {
+        Stream streams[L] = {};
         for (; unit < work.end; unit += work.stride) {
             work.streams(unit, streams);
-            if (streams[0].rows > 0) return;
+            if (streams[0].rows > 0) break;
         }
+        left = streams[0].rows * row_bytes;
+        STRATA_UNROLL
+        for (int l = 0; l < L; ++l) source[l] = streams[l].data;
+        const int found = unit < work.end ? unit : -1;
+        if (lane() == 0) head(slot) = {found, streams[0].rows, {line_offset(source[0]), line_offset(source[L - 1])}};
     }
 
     STRATA_METHOD void ask() {
         if (stage == 0) find();
         if (unit < work.end) {
+            const int count = left < R::whole ? left : R::whole;  // below 1: nothing
             STRATA_UNROLL
             for (int l = 0; l < L; ++l) {
-                const int from = stage * (R::steps * R::step), left = streams[l].rows * row_bytes - from;
-                const int count = left < R::steps * R::step ? left : R::steps * R::step;  // below 1: nothing
-                copy_lines<R::steps * R::step>(ring + slot * R::stage + l * R::piece, streams[l].data + from, count);
+                const int before = line_offset(source[l]), end = count > 0 ? before + count - 16 * lane() : 0;
+                const uint8_t* const from = settled(source[l] - before + 16 * lane());
+                const SharedPlace to = settled(shared_place(piece(slot, l) + 16 * lane()));
+                STRATA_UNROLL
+                for (int i = 0; i < R::whole + 15; i += 512)
+                    if (i < end) copy16_to(to + i, from + i);
+                source[l] += R::whole;
             }
+            left -= R::whole;
             if (++stage == stages) stage = 0, unit += work.stride;
         }
         commit_copies();
         slot ^= 1;
     }
+
+    // The stage that was asked for last is there for all lanes, and nobody reads the slot that is filled next.
+    STRATA_METHOD void landed() const {
+        wait_for_copies<0>();
+        sync_warp();
+    }
 };
 
-// Where a lane's sub-blocks of a stage begin; the next step's lie R::step bytes further.
+// Where a lane's sub-blocks of stage number `stage` begin; the next step's lie R::step bytes further.
 template <class F, class R>
-STRATA_INLINE typename Layout<F>::Block first_block(const uint8_t* ring, int staged, const uint8_t* data, int stage) {
-    const uint32_t before = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data + stage * (R::steps * R::step)) & 15);
-    const uint32_t at = static_cast<uint32_t>(keep(staged + before + lane() / Layout<F>::subs * F::bytes));
-    return {reinterpret_cast<const uint32_t*>(ring + (at & ~3u)), at & 3};
+STRATA_INLINE typename Layout<F>::Block first_block(const uint8_t* piece, int before, int stage) {
+    const int at = keep(((before + stage * R::whole) & 15) + lane() / Layout<F>::subs * F::bytes);
+    return {reinterpret_cast<const uint32_t*>(piece + (at & ~3)), Layout<F>::align % 4 ? static_cast<uint32_t>(at & 3) : 0};
 }
 
 // Steps of a unit of L streams of two rows each. A lane's sub-block is in one row or the other.
 template <class F, int L, int T>
 struct Pair {
-    const Stream (&streams)[L];
     const Inputs<T>& in;
     int subs, number;  // of the sub-block in its block
     const Table table;
-    Place first, second;  // in the first row of x, for the next stage: of a sub-block of the first row, and of the second
+    const uint8_t *first, *second;  // in the first row of x, for the next stage: a sub-block of the first row, of the second
     float now[L][T] = {}, before[L][T] = {};  // sums of the row that the lane is in, and of the one before
 
-    STRATA_METHOD Pair(const Stream (&of)[L], const Inputs<T>& x, int all, const Table& lookup)
-        : streams(of), in(x), subs(all), number(keep(lane() % Layout<F>::subs)), table(lookup) {
-        const int q = keep(16 * lane()), dm = keep(8 * lane()), turned = lane() - subs;
-        const int back = keep((turned >> 5) * Record<F::sub>::bytes + 16 * (turned & 31) - q);
-        const int back_dm = keep((turned >> 5) * Record<F::sub>::bytes + 8 * (turned & 31) - dm);
-        first = {in.base + q, in.base + Record<F::sub>::values + dm};
-        second = {first.q + back, first.dm + back_dm};
+    STRATA_METHOD Pair(const Inputs<T>& x, int all, const Table& lookup)
+        : in(x), subs(all), number(keep(lane() % Layout<F>::subs)), table(lookup) {
+        const int here = place_of<F::sub>(lane());
+        first = in.base + keep(here);
+        second = first + keep(place_of<F::sub>(lane() - subs) - here);
     }
 
     STRATA_METHOD void next_stage(int records) {
-        const int bytes = records * Record<F::sub>::bytes;
-        first = {first.q + bytes, first.dm + bytes};
-        second = {second.q + bytes, second.dm + bytes};
+        first += records * Record<F::sub>::bytes, second += records * Record<F::sub>::bytes;
     }
 
     // Step `from` + `k` of the unit; `block` has the bytes of step `from`. `sure`: every lane has a sub-block.
     template <bool sure, class R>
-    STRATA_METHOD void step(const typename Layout<F>::Block (&block)[L], int from, int k) {
+    STRATA_METHOD void step(const typename Layout<F>::Block (&block)[L], const Stream (&streams)[L], int from, int k) {
         const int index = (from + k) * 32 + lane(), beyond = index - subs;
         const bool active = sure || beyond < subs;
         if (beyond >= 0 && beyond < 32) {
@@ -100,31 +116,71 @@ struct Pair {
         STRATA_UNROLL
         for (int l = 0; l < L; ++l)
             c[l] = codes_of<F>({block[l].words + k * (R::step / 4), block[l].at}, number, streams[l], index, subs, table);
-        const Place here = {beyond < 0 ? first.q : second.q, beyond < 0 ? first.dm : second.dm};
+        const uint8_t* const here = (beyond < 0 ? first : second) + k * Record<F::sub>::bytes;
         STRATA_UNROLL
-        for (int t = 0; t < T; ++t)
-            if (t == 0 || t < in.count) {
-                const Quantised<F::sub> x = input<F::sub>({here.q + in.offset[t], here.dm + in.offset[t]}, k);
-                STRATA_UNROLL
-                for (int l = 0; l < L; ++l) now[l][t] = add<F>(c[l], x, now[l][t]);
-            }
+        for (int t = 0; t < T; ++t) {
+            const Quantised<F::sub> x = input<F::sub>(here + in.offset[t]);
+            STRATA_UNROLL
+            for (int l = 0; l < L; ++l) now[l][t] = add<F>(c[l], x, now[l][t]);
+        }
     }
 };
 
+// A unit with T rows of x, whose first stage lies in slot `slot` and is there.
+template <class F, int L, int T, class R, class Work>
+STRATA_INLINE void pair_of_rows(const Work& work, const Table& table, Ahead<F, L, R, Work>& ahead, int& slot) {
+    const StageHead head = ahead.head(slot);
+    const int unit = head.unit, subs = work.cols / F::sub, steps = (2 * subs + 31) / 32;
+    Stream streams[L] = {};
+    if constexpr (Layout<F>::apart) work.streams(unit, streams);
+    const Inputs<T> in = inputs_of<T>(work, unit);
+    Pair<F, L, T> pair(in, subs, table);
+    STRATA_ROLL
+    for (int stage = 0; stage < ahead.stages; ++stage) {
+        if (stage > 0) ahead.landed();
+        ahead.ask();
+        typename Layout<F>::Block block[L];
+        STRATA_UNROLL
+        for (int l = 0; l < L; ++l) block[l] = first_block<F, R>(ahead.piece(slot, l), head.before[l], stage);
+        const int from = stage * R::steps;
+        if ((from + R::steps) * 32 <= 2 * subs) {
+            STRATA_UNROLL
+            for (int k = 0; k < R::steps; ++k) pair.template step<true, R>(block, streams, from, k);
+        } else {
+            STRATA_ROLL
+            for (int k = 0; from + k < steps; ++k) pair.template step<false, R>(block, streams, from, k);
+        }
+        pair.next_stage(R::steps);
+        slot ^= 1;
+    }
+    if ((steps - 1) * 32 + lane() < subs) {  // a short row, and this lane stayed in the first
+        STRATA_UNROLL
+        for (int i = 0; i < L * T; ++i)
+            pair.before[i / T][i % T] = pair.now[i / T][i % T], pair.now[i / T][i % T] = 0.0f;
+    }
+    float sums[2 * L * T];
+    STRATA_UNROLL
+    for (int i = 0; i < L * T; ++i) sums[2 * i] = pair.before[i / T][i % T], sums[2 * i + 1] = pair.now[i / T][i % T];
+    constexpr int each = 32 / (2 * L * T);
+    const float sum = trees<2 * L * T, 16>(sums), second = L > 1 ? shuffle_xor(sum, 16) : sum;
+    const int r = lane() / each % 2, t = lane() / (2 * each) % T;
+    if (lane() % each == 0 && lane() < 32 / L && r < head.rows && t < work.count(unit)) work.finish(unit, r, t, sum, second);
+}
+
 // Work, what differs between launches:
-//     cols                      values of a row
+//     cols, lines               values of a row; rows of a unit in each matrix
 //     start()                   finds the units begin, begin + stride, .. below end of this group
 //     wait()                    until x is there
 //     streams(unit, Stream*)    its rows, of one matrix or two; none when the unit is not this launch's
-//     inputs(unit, Inputs<T>&)  its rows of x
-//     finish(unit, count, l, r, t, first, sum)   called by all lanes of a group: a lane with `first` has the sum of row
-//                               r of stream l with row t of x
+//     count(unit)               its rows of x; one_input(): they are the same rows for all units
+//     input(unit, t)            where row t of them lies
+//     finish(unit, r, t, sum, second)   called by one lane: row r of the unit with row t of x, in the first matrix and the last
 template <class F, int L, int T, class Work>
 STRATA_INLINE void run_rows(Work& work, unsigned char* shared) {
     using R = Ring<F, L, 5>;
     uint32_t* const table = reinterpret_cast<uint32_t*>(shared);
     uint8_t* const ring = shared + 4 * Unpack<F>::table_words + warp() * R::bytes;
-    const int subs = work.cols / F::sub, steps = (2 * subs + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
+    const int steps = (2 * (work.cols / F::sub) + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
     work.start();
     Ahead<F, L, R, Work> ahead = {work, ring, work.begin, work.cols / F::block * F::bytes, stages};
     ahead.ask();
@@ -133,46 +189,16 @@ STRATA_INLINE void run_rows(Work& work, unsigned char* shared) {
         barrier();
     }
     work.wait();
+    touch_inputs<T>(work, work.begin, quantised_bytes<F::sub>(work.cols));
+    const Table lookup = table_of<F>(table);
     int slot = 0;
     STRATA_ROLL
-    for (int unit = work.begin; unit < work.end; unit += work.stride) {
-        Stream streams[L];
-        Inputs<T> in;
-        work.streams(unit, streams);
-        if (streams[0].rows == 0) continue;
-        work.inputs(unit, in);
-        Pair<F, L, T> pair(streams, in, subs, table_of<F>(table));
-        STRATA_ROLL
-        for (int stage = 0; stage < stages; ++stage) {
-            wait_for_copies<0>();
-            sync_warp();  // all lanes' copies have landed, and nobody reads the slot that is filled next
-            ahead.ask();
-            typename Layout<F>::Block block[L];
-            STRATA_UNROLL
-            for (int l = 0; l < L; ++l) block[l] = first_block<F, R>(ring, slot * R::stage + l * R::piece, streams[l].data, stage);
-            const int from = stage * R::steps;
-            if ((from + R::steps) * 32 <= 2 * subs) {
-                STRATA_UNROLL
-                for (int k = 0; k < R::steps; ++k) pair.template step<true, R>(block, from, k);
-            } else {
-                STRATA_ROLL
-                for (int k = 0; from + k < steps; ++k) pair.template step<false, R>(block, from, k);
-            }
-            pair.next_stage(R::steps);
-            slot ^= 1;
-        }
-        if ((steps - 1) * 32 + lane() < subs) {  // a short row, and this lane stayed in the first
-            STRATA_UNROLL
-            for (int i = 0; i < L * T; ++i)
-                pair.before[i / T][i % T] = pair.now[i / T][i % T], pair.now[i / T][i % T] = 0.0f;
-        }
-        float sums[2 * L * T];
-        STRATA_UNROLL
-        for (int i = 0; i < L * T; ++i) sums[2 * i] = pair.before[i / T][i % T], sums[2 * i + 1] = pair.now[i / T][i % T];
-        constexpr int each = 32 / (2 * L * T);
-        const float sum = trees<2 * L * T, 16>(sums);
-        const int number = lane() / each;
-        work.finish(unit, in.count, number / (2 * T), number % 2, number / 2 % T, lane() % each == 0, sum);
+    for (;;) {
+        ahead.landed();
+        const int unit = ahead.head(slot).unit;
+        if (unit < 0) return;
+        if (T == 2 && work.count(unit) == 1) pair_of_rows<F, L, 1, R>(work, lookup, ahead, slot);
+        else pair_of_rows<F, L, T, R>(work, lookup, ahead, slot);
     }
 }
 

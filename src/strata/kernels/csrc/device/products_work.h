@@ -2,8 +2,8 @@
 #pragma once
 
 #include "expert_table.h"
+#include "products_blocks.h"
 #include "products_floats.h"
-#include "products_stream.h"
 
 namespace strata::STRATA_ISA {
 
@@ -42,19 +42,19 @@ struct Share {
     }
 };
 
-// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/gpu.py. A unit is `each` rows of one.
+// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/gpu.py. A unit is `lines` rows of one.
 struct Matrix {
     int64_t data, scales, rows, first_unit, rows_before, scale_bits, unused[2];
 };
 
 // y holds the results of the matrices one after the other, each [rows, matrix.rows].
-template <class F, int each, int T>
+template <class F, int T>
 struct LinearWork : Share {
     const Matrix* matrices;
     const uint8_t* x;
     float* y;
-    int64_t count, rows, units, first;  // first: of the rows of x
-    int cols;
+    int64_t matrix_count, rows, units, first;  // first: of the rows of x
+    int cols, lines;
 
     STRATA_METHOD void start() {
         start_next();
@@ -64,39 +64,34 @@ struct LinearWork : Share {
 
     STRATA_METHOD const Matrix& matrix_of(int64_t unit) const {
         int64_t i = 0;
-        while (i + 1 < count && unit >= matrices[i + 1].first_unit) ++i;
+        while (i + 1 < matrix_count && unit >= matrices[i + 1].first_unit) ++i;
         return matrices[i];
     }
 
     STRATA_METHOD void streams(int unit, Stream* stream) const {
         const Matrix& m = matrix_of(unit);
-        *stream = stream_of<F>(m.data, m.scales, m.rows, cols, (unit - m.first_unit) * each, each);
+        *stream = stream_of<F>(m.data, m.scales, m.rows, cols, (unit - m.first_unit) * lines, lines);
     }
 
-    STRATA_METHOD void inputs(int, Inputs<T>& in) const {
-        const int64_t bytes = input_bytes<F>(cols);
-        in.base = x + first * bytes;
-        in.count = static_cast<int>(rows - first < T ? rows - first : T);
-        STRATA_UNROLL
-        for (int t = 0; t < T; ++t) in.offset[t] = static_cast<int>(t * bytes);
-    }
+    STRATA_METHOD bool one_input() const { return true; }
+    STRATA_METHOD int count(int) const { return static_cast<int>(rows - first < T ? rows - first : T); }
+    STRATA_METHOD const uint8_t* input(int, int t) const { return x + (first + t) * input_bytes<F>(cols); }
 
-    STRATA_METHOD void finish(int unit, int valid, int, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int r, int t, float sum, float) const {
         const Matrix& m = matrix_of(unit);
-        const int64_t row = (unit - m.first_unit) * each + r;
-        if (taken && t < valid && row < m.rows)
-            y[m.rows_before * rows + (first + t) * m.rows + row] = sum * scale_of(m.scale_bits);
+        const int64_t row = (unit - m.first_unit) * lines + r;
+        y[m.rows_before * rows + (first + t) * m.rows + row] = sum * scale_of(m.scale_bits);
     }
 };
 
 // What launches over the experts of a step share. Units of a job: `per_job`.
-template <class F, int T>
+template <class F>
 struct ExpertWork : Share {
     const ExpertEntry* table;
     const Jobs* jobs;
     const uint8_t* x;
     int64_t top_k;  // 0: x has a row for each pair, otherwise one for top_k pairs
-    int per_job, cols;
+    int per_job, cols, lines;
 
     STRATA_METHOD void start() {
         start_next();
@@ -105,65 +100,55 @@ struct ExpertWork : Share {
     }
     STRATA_METHOD void wait() const {}
 
-    STRATA_METHOD const Job& job_of(int unit) const { return jobs->job[static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)]; }
-    STRATA_METHOD int within(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) % static_cast<uint32_t>(per_job)); }
+    STRATA_METHOD int number_of(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)); }
+    STRATA_METHOD const Job& job_of(int unit) const { return jobs->job[number_of(unit)]; }
+    STRATA_METHOD int64_t first_row(int unit) const { return static_cast<int64_t>(unit - number_of(unit) * per_job) * lines; }
 
-    STRATA_METHOD void inputs(int unit, Inputs<T>& in) const {
-        const Job& job = job_of(unit);
-        const uint32_t each = static_cast<uint32_t>(top_k);
-        const int64_t bytes = input_bytes<F>(cols);
-        const int first = each ? job.pair[0] / each : job.pair[0];
-        in.base = x + first * bytes;
-        in.count = job.count;
-        in.offset[0] = 0;
-        STRATA_UNROLL
-        for (int t = 1; t < T; ++t) {
-            const int pair = t < job.count ? job.pair[t] : job.pair[0];
-            in.offset[t] = static_cast<int>(((each ? pair / each : pair) - first) * bytes);
-        }
+    STRATA_METHOD bool one_input() const { return false; }
+    STRATA_METHOD int count(int unit) const { return job_of(unit).count; }
+    STRATA_METHOD const uint8_t* input(int unit, int t) const {
+        const int pair = job_of(unit).pair[t];
+        return x + (top_k ? pair / static_cast<int>(top_k) : pair) * input_bytes<F>(cols);
     }
 };
 
-// y [pairs, rows] of one matrix of every expert whose format is `format`. A unit is `each` rows.
-template <class F, int each, int T>
-struct OneMatrixWork : ExpertWork<F, T> {
+// y [pairs, rows] of one matrix of every expert whose format is `format`.
+template <class F>
+struct OneMatrixWork : ExpertWork<F> {
     float* y;
     int64_t rows, kind, format;
 
     STRATA_METHOD void streams(int unit, Stream* stream) const {
         const ExpertEntry& e = this->table[this->job_of(unit).expert];
         const bool mine = format_of(e, static_cast<int>(kind)) == format;
-        *stream = stream_of<F>(e.data[kind], e.scales[kind], rows, this->cols, static_cast<int64_t>(this->within(unit)) * each, each);
+        *stream = stream_of<F>(e.data[kind], e.scales[kind], rows, this->cols, this->first_row(unit), this->lines);
         if (!mine) stream->rows = 0;
     }
 
-    STRATA_METHOD void finish(int unit, int valid, int, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int r, int t, float sum, float) const {
         const Job& job = this->job_of(unit);
-        const ExpertEntry& e = this->table[job.expert];
-        const int64_t row = static_cast<int64_t>(this->within(unit)) * each + r;
-        if (taken && t < valid && row < rows && format_of(e, static_cast<int>(kind)) == format)
-            y[job.pair[t] * rows + row] = sum * scale_of(e.scale_bits[kind]);
+        y[job.pair[t] * rows + this->first_row(unit) + r] = sum * scale_of(this->table[job.expert].scale_bits[kind]);
     }
 };
 
-// h [pairs, width] = silu(gate) * up; all experts have F for gate and up. A unit is two rows of both.
-template <class F, int T>
-struct GateUpWork : ExpertWork<F, T> {
+// h [pairs, width] = silu(gate) * up; all experts have F for gate and up. A unit is the same rows of both.
+template <class F>
+struct GateUpWork : ExpertWork<F> {
     float* h;
     int64_t width;
 
     STRATA_METHOD void streams(int unit, Stream* streams) const {
         const ExpertEntry& e = this->table[this->job_of(unit).expert];
-        const int64_t first = static_cast<int64_t>(this->within(unit)) * 2;
         STRATA_UNROLL
-        for (int l = 0; l < 2; ++l) streams[l] = stream_of<F>(e.data[l], e.scales[l], width, this->cols, first, 2);
+        for (int l = 0; l < 2; ++l)
+            streams[l] = stream_of<F>(e.data[l], e.scales[l], width, this->cols, this->first_row(unit), this->lines);
     }
 
-    STRATA_METHOD void finish(int unit, int valid, int l, int r, int t, bool taken, float sum) const {
+    STRATA_METHOD void finish(int unit, int r, int t, float gate, float up) const {
         const Job& job = this->job_of(unit);
-        const int64_t row = static_cast<int64_t>(this->within(unit)) * 2 + r;
-        const float mine = sum * scale_of(this->table[job.expert].scale_bits[l]), up = shuffle_xor(mine, 16);
-        if (taken && l == 0 && t < valid && row < width) h[job.pair[t] * width + row] = silu(mine) * up;
+        const ExpertEntry& e = this->table[job.expert];
+        h[job.pair[t] * width + this->first_row(unit) + r] =
+            silu(gate * scale_of(e.scale_bits[0])) * (up * scale_of(e.scale_bits[1]));
     }
 };
 

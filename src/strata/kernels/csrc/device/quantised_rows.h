@@ -1,11 +1,12 @@
-// Activations as the products read them. A row of K values is cut into steps of 32 sub-blocks, one for each lane, and a
-// step is one record:
+// Activations as the products read them. A row of K values is cut into steps of 32 sub-blocks, and a step is one record:
 //
-//     q [sub / 16][32][16]   int8: half h of lane l's sub-block in 16 bytes, so that a group reads 512 bytes at once
-//     d, m [32]              pairs of a float32, the scale of the block of 32 that the sub-block lies in, and an int32, the
-//                            sum of the sub-block's q
+//     q [sub / 16][32][16]   int8: half h of the sub-block at place p in 16 bytes, so that a group reads 512 bytes at once
+//     d, m, -m, 0 [32]       16 bytes by the same places: a float32, the scale of the block of 32 that the sub-block lies in;
+//                            the sum of the sub-block's q as int32; its negative as float32
 //
-// The last record of a row is filled only as far as there are sub-blocks.
+// Sub-blocks of 32 values lie in order. Those of 16 lie as lanes read them that unpack four at once (products_task.h):
+// sub-block 16 p + 8 n + 2 j + h at place 8 j + 4 p + 2 n + h. Of a row's last record only the places of sub-blocks that
+// there are hold something.
 #pragma once
 
 #include "bytes.h"
@@ -15,7 +16,7 @@ namespace strata::STRATA_ISA {
 
 template <int sub>
 struct Record {
-    static constexpr int values = 32 * sub, bytes = values + 256;
+    static constexpr int values = 32 * sub, bytes = values + 512;
 };
 
 template <int sub>
@@ -28,32 +29,41 @@ struct Quantised {
     uint32_t q[sub / 4];
     float d;
     int32_t m;
+    float least;
 };
 
-// Where a sub-block of a row lies: its codes, and its scale and sum. The sub-block 32 further lies Record::bytes further.
-struct Place {
-    const uint8_t *q, *dm;
-};
-
-// Sub-block `index` of a row; it may be below 0 when only a later one is read.
+// The place of sub-block `index` of 32 in its record.
 template <int sub>
-STRATA_INLINE Place place_of(const uint8_t* row, int index) {
-    const uint8_t* record = row + (index >> 5) * Record<sub>::bytes;
-    return {record + 16 * (index & 31), record + Record<sub>::values + 8 * (index & 31)};
+STRATA_INLINE int place_in_record(int index) {
+    return sub == 32 ? index : (index >> 1 & 3) << 3 | (index >> 4) << 2 | (index >> 3 & 1) << 1 | (index & 1);
+}
+
+// Bytes from the beginning of a row to where sub-block `index` lies; it may be below 0 when only a later one is read. The
+// sub-block 32 further lies Record::bytes further.
+template <int sub>
+STRATA_INLINE int place_of(int index) {
+    return (index >> 5) * Record<sub>::bytes + 16 * place_in_record<sub>(index & 31);
 }
 
 template <int sub>
-STRATA_INLINE Quantised<sub> input(const Place& place, int records) {
+STRATA_INLINE Quantised<sub> input(const uint8_t* place) {
     Quantised<sub> x;
     STRATA_UNROLL
     for (int h = 0; h < sub / 16; ++h) {
-        const Words4 half = load16(place.q + records * Record<sub>::bytes + 512 * h);
+        const Words4 half = load16(place + 512 * h);
         STRATA_UNROLL
         for (int j = 0; j < 4; ++j) x.q[4 * h + j] = half.w[j];
     }
-    const Words2 both = load8(place.dm + records * Record<sub>::bytes);
-    x.d = float_of_bits(both.w[0]), x.m = static_cast<int32_t>(both.w[1]);
+    const Words4 rest = load16(place + Record<sub>::values);
+    x.d = float_of_bits(rest.w[0]), x.m = static_cast<int32_t>(rest.w[1]), x.least = float_of_bits(rest.w[2]);
     return x;
+}
+
+// The scale and the sum of the sub-block at `place`.
+template <int sub>
+STRATA_INLINE void put_scale(uint8_t* place, float d, int32_t sum) {
+    const uint32_t least = bits_of_float(-static_cast<float>(sum));
+    *reinterpret_cast<Words4*>(place + Record<sub>::values) = {{bits_of_float(d), static_cast<uint32_t>(sum), least, 0}};
 }
 
 // Eight lanes hold a block of 32 values, four each; the block is number `block` of a row. All lanes of a group
@@ -66,13 +76,9 @@ STRATA_INLINE void put_words(uint8_t* row, int64_t block, uint32_t codes, float 
     if (!row) return;
     const int word = lane() % 8, within = word % (sub / 4);
     const int64_t index = block * (32 / sub) + word / (sub / 4);
-    uint8_t* const record = row + index / 32 * Record<sub>::bytes;
-    *reinterpret_cast<uint32_t*>(record + 512 * (within / 4) + 16 * (index % 32) + 4 * (within % 4)) = codes;
-    if (within == 0) {
-        uint8_t* const to = record + Record<sub>::values + 8 * (index % 32);
-        *reinterpret_cast<float*>(to) = d;
-        *reinterpret_cast<int32_t*>(to + 4) = sum;
-    }
+    uint8_t* const place = row + index / 32 * Record<sub>::bytes + place_of<sub>(static_cast<int>(index % 32));
+    *reinterpret_cast<uint32_t*>(place + 512 * (within / 4) + 4 * (within % 4)) = codes;
+    if (within == 0) put_scale<sub>(place, d, sum);
 }
 
 // Quantises four blocks of 32 values of a row at once, eight lanes each, into the layouts that are wanted (null: not).

@@ -7,10 +7,13 @@ namespace strata::STRATA_ISA {
 
 #if defined(__CUDA_ARCH__)
 
-STRATA_INLINE void copy16(void* to, const void* from) {
-    const uint32_t place = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+using SharedPlace = uint32_t;  // an address of shared memory
+STRATA_INLINE SharedPlace shared_place(const void* at) { return static_cast<uint32_t>(__cvta_generic_to_shared(at)); }
+
+STRATA_INLINE void copy16_to(SharedPlace to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
+STRATA_INLINE void copy16(void* to, const void* from) { copy16_to(shared_place(to), from); }
 STRATA_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Returns when at most `open` of this lane's committed groups of copies are still under way.
 template <int open>
@@ -20,14 +23,21 @@ STRATA_INLINE void wait_for_copies() {
 
 #else
 
+using SharedPlace = uint8_t*;
+STRATA_INLINE SharedPlace shared_place(void* at) { return static_cast<uint8_t*>(at); }
+
 STRATA_INLINE void copy16(void* to, const void* from) {
     *static_cast<Words4*>(to) = *static_cast<const Words4*>(from);
 }
+STRATA_INLINE void copy16_to(SharedPlace to, const void* from) { copy16(to, from); }
 STRATA_INLINE void commit_copies() {}
 template <int open>
 STRATA_INLINE void wait_for_copies() {}
 
 #endif
+
+// Bytes from the 16-byte line's beginning.
+STRATA_INLINE int line_offset(const void* at) { return static_cast<int>(reinterpret_cast<uintptr_t>(at) & 15); }
 
 // The lanes of a group copy `count` bytes, at most `most`, from `from` and what shares their 16-byte lines to `to`, which
 // is aligned to 16: byte i comes to to[from % 16 + i].

@@ -43,9 +43,10 @@ struct Unpack<IQ3_S> {
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_banks(grid_iq3_s, table, thread, threads); }
     STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const Table& table, Codes<32>& c) {
         uint32_t index[2], signs;
-        words_at<2>(b, 2 + 8 * s, index);
-        words_at<1>(b, 74 + 4 * s, &signs);
-        const uint32_t ninth = byte_at(b, 66 + s), even = signs & 0x0f0f0f0fu, odd = signs >> 4 & 0x0f0f0f0fu;
+        const Layout<IQ3_S>::Block codes = further(b, 2);
+        even_words<2>(codes, 8 * s, index);
+        even_words<1>(codes, 72 + 4 * s, &signs);
+        const uint32_t ninth = byte_at(codes, 64 + s), even = signs & 0x0f0f0f0fu, odd = signs >> 4 & 0x0f0f0f0fu;
         STRATA_UNROLL
         for (int half = 0; half < 2; ++half) {
             const uint32_t high = spread_bits(ninth >> 4 * half & 15);
@@ -58,7 +59,7 @@ struct Unpack<IQ3_S> {
                 w[1] = with_signs(load4(table.at(two >> 9)), pick_bytes(odd, 0, selector));
             }
         }
-        const uint32_t small = byte_at(b, 106 + s / 2) >> 4 * (s % 2) & 15;
+        const uint32_t small = byte_at(codes, 104 + s / 2) >> 4 * (s % 2) & 15;
         c.scale = float_at(b, 0) * static_cast<float>(1 + 2 * small);
         c.bias = 0;
     }

@@ -112,6 +112,7 @@ STRATA_INLINE void store_volatile(T* p, T v) { *const_cast<volatile T*>(p) = v; 
 STRATA_INLINE void fence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 STRATA_INLINE void fence_device() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 STRATA_INLINE void prefetch(const void*) {}
+STRATA_INLINE void touch(const void*) {}
 STRATA_INLINE void start_next() {}
 STRATA_INLINE void after_previous() {}
 
