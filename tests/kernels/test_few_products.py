@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.product_cases import ISAS, activations, differing, native, weight
+from kernels.product_cases import ISAS, activations, bank_of, differing, native, weight
+from strata.kernels.experts import cpu as experts_cpu
+from strata.kernels.experts import naive as experts_naive
 from strata.kernels.linear import cpu, naive
 from strata.kernels.native import FORMAT_CODES, Isa
 from strata.quant.formats import FORMATS
@@ -36,3 +38,24 @@ def test_the_largest_sums(name: str, isa: Isa) -> None:
     assert differing(cpu.linear(native(isa), x, [w])[0], expected) == 0
     x[0, 300] = 0.99  # control: one code less in one of 512 places shows
     assert differing(cpu.linear(native(isa), x, [w])[0][:1], expected[:1]) > 0
+
+
+CROWDED = [("IQ3_S", "Q2_0", "IQ4_NL"), ("Q4_K", "Q4_K", "Q6_K"), *[("Q8_0", "BF16", "Q5_K")] * 4]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_experts_of_which_some_have_many_rows(threads: int, isa: Isa) -> None:
+    """Few rows each on average, 20 for the first one: they come in three parts, with and without an index."""
+    rng = np.random.default_rng(4)
+    bank = bank_of(rng, CROWDED, 512, 256)
+    x = activations(20, 512, rng) * 0.1
+    ids = np.stack([np.zeros(20), 1 + np.arange(20) % 5], axis=1).astype(np.int32)
+    ids[3:14, 1] = 1
+    factors = torch.from_numpy(rng.random((20, 2)).astype(np.float32))
+    expected = experts_naive.experts(x, torch.from_numpy(ids), factors, bank)
+    got = experts_cpu.experts(native(isa, threads), x, torch.from_numpy(ids), factors, bank)
+    assert expected.abs().max() > 0 and differing(got, expected) == 0
+    x[19, 5] += 0.5  # control: a row of the last part shows, and no other
+    moved = experts_cpu.experts(native(isa, threads), x, torch.from_numpy(ids), factors, bank)
+    assert (moved != got).any(1).nonzero().flatten().tolist() == [19]

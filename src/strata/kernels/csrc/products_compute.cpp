@@ -136,8 +136,8 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
 }
 
 void experts(Context context, const ExpertsJob& job) {
-    if (job.rows > few_rows) return prompt_experts(context, job);
     const int64_t pairs = job.begin[job.count];
+    if (pairs > few_rows * job.count) return prompt_experts(context, job);
     Needs outer, inner;
     for (int e = 0; e < job.count; ++e) {
         outer.add(*job.gate[e]);

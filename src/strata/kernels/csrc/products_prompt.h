@@ -5,8 +5,6 @@
 
 namespace strata::STRATA_ISA {
 
-constexpr int64_t few_rows = 8;  // a job with more rows is a prompt
-
 void prompt_linear(Context context, const LinearJob& job);
 void prompt_experts(Context context, const ExpertsJob& job);
 

@@ -92,7 +92,13 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
     const bool coded = format.sub != 0;
     const Grouped& x = format.sub == 16 ? in.by16 : in.by32;
     if (format.few) {
-        format.few({weight, first, last, x.q, x.d, x.m, x.groups, in.x, index, n, out, stride, scratch, next});
+        for (int64_t from = 0; from < n; from += few_rows) {
+            const int64_t some = n - from < few_rows ? n - from : few_rows, skip = index ? 0 : from;
+            const int64_t cells = skip * x.groups * 16;
+            format.few({weight, first, last, x.q + cells * format.sub, x.d + cells, x.m + cells, x.groups,
+                        in.x + skip * in.cols, index ? index + from : nullptr, some, out + from * stride, stride, scratch,
+                        from + some == n ? next : nullptr});
+        }
         return;
     }
     const int64_t group_values = coded ? x.groups * 16 * format.sub : 0, row_bytes = group_values + 2 * 64 * x.groups;
