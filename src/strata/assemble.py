@@ -39,7 +39,7 @@ from strata.runtime.keeping import Keeping, OnDisk
 from strata.runtime.on_device import OnDevice, find_device
 from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
-from strata.speculate.vocabulary import draft_tokens, end_ids
+from strata.speculate.vocabulary import BUILT_IN, draft_tokens, end_ids
 from strata.store.warm import missing_bytes, spans_of, warm
 
 PROGRESS_EVERY_S = 2.0
@@ -200,7 +200,8 @@ def draft_with(
         choice = Choice("draft_head", "none", "the model has none, drafts come from the conversation")
         return Drafting(None, found.depth, wishes.price / 1e6), [found.choice, choice]
     vocabulary = model.shape.vocabulary
-    tokens = draft_tokens(wishes.draft_vocab, vocabulary, end_ids(checkpoint.metadata.values))
+    keys = checkpoint.metadata.values
+    tokens = draft_tokens(wishes.draft_vocab, vocabulary, end_ids(keys), keys.get(BUILT_IN))
     if tokens is not None:
         head = head.narrowed(torch.tensor(tokens, dtype=torch.int64))
     known = vocabulary if tokens is None else len(tokens)

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, Command] = {
     "inspect": Command("strata.cli.inspect", "inspect", "Show what is inside a model's files."),
     "convert": Command("strata.cli.convert", "convert", "Write a safetensors folder as one GGUF file."),
     "quantize": Command("strata.cli.quantize", "quantize", "Write a model with its matrices in other formats."),
+    "vocab": Command("strata.cli.vocab", "vocab", "Choose the tokens that drafts are made of, from texts."),
     "synth": Command("strata.cli.synth", "synth", "Write a random model of a published shape, for benchmarks."),
     "parity": Command("strata.cli.parity", "parity", "Compare a model op by op with a second opinion."),
     "check equalities": Command("strata.cli.check", "equalities", "Slots, chunks, drafts, snapshots change no bit."),

@@ -1,7 +1,7 @@
 """`strata quantize`: a model with its matrices in other formats."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ import typer
 from strata.chat.tokenizer import load_tokenizer
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.locate import open_checkpoint
-from strata.checkpoint.typed import Typed, string, u32
+from strata.checkpoint.typed import Typed, ValueType, string, u32
 from strata.cli.conversion import check_room, check_target, show
 from strata.cli.progress import progress
 from strata.convert import hessian, imatrix
@@ -26,6 +26,7 @@ from strata.convert.write import read_items, weighed, write_model
 from strata.core.errors import UsageError
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
+from strata.speculate.vocabulary import BUILT_IN, listed
 
 
 def quantize(
@@ -50,6 +51,10 @@ def quantize(
         Path | None, typer.Option("--imatrix", metavar="FILE", help="Such figures from a file (llama.cpp's GGUF form).")
     ] = None,
     save_imatrix: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what --calibrate found.")] = None,
+    draft_vocab: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Ids that the drafting layer proposes by default (strata vocab writes it)."),
+    ] = None,
     mtp: Annotated[bool, typer.Option(help="Keep the drafting layer, where the model has one.")] = True,
     threads: Annotated[int, typer.Option("--threads", min=0, help="Threads that work; 0: all.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT when it exists.")] = False,
@@ -71,6 +76,7 @@ def quantize(
         if not dry_run:
             check_target(target, force, checkpoint.files, source if source.is_dir() else None)
         items, keys = read_items(checkpoint, mtp)
+        keys |= built_in(draft_vocab, keys)
         choices = choose_all(items, types)
         if dry_run:
             shown = choices if calibration.given else weighed(choices, None)
@@ -85,6 +91,16 @@ def quantize(
             rounder = Feedback(hessians) if hessians is not None else None
             write_model(target, choices, keys | calibration.keys(columns), said, importance, threads or None, rounder)
     show(choices, str(source), target, True, json_)
+
+
+def built_in(file: Path | None, keys: Mapping[str, Typed]) -> dict[str, Typed]:
+    """The key that has the ids of `file`; UsageError when they are none of the tokenizer's."""
+    if file is None:
+        return {}
+    tokens = keys.get("tokenizer.ggml.tokens")
+    if tokens is None or not isinstance(tokens.value, tuple):
+        raise UsageError(f"--draft-vocab {file}: the model has no tokenizer that its ids could be of", "leave it out")
+    return {BUILT_IN: Typed(ValueType.UINT32, tuple(listed(file, len(tokens.value))))}
 
 
 @dataclass(frozen=True, slots=True)

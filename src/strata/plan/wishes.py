@@ -155,7 +155,9 @@ class Wishes:
         None, "File with the model's drafting head (mtp-*.gguf), where its own file has none.", absent="model"
     )
     draft_vocab: str = setting(
-        "auto", "Tokens that the drafting head proposes: auto = the most frequent quarter, full, N, or a file of ids."
+        "auto",
+        "Tokens that the drafting head proposes: auto = as the file says, else the most frequent quarter; full, N, or "
+        "a file of ids (strata vocab).",
     )
     price: float = setting(
         0.0,

@@ -6,7 +6,7 @@ What is drafted is checked by the full model, so leaving tokens out changes spee
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from strata.core.errors import UsageError
+from strata.core.errors import CheckpointError, UsageError
 
 SMALL = 8192
 """Vocabularies up to this size are used whole."""
@@ -15,15 +15,22 @@ SHARE = 4
 frequent ones."""
 
 
-def draft_tokens(wish: str, vocabulary: int, always: Iterable[int]) -> Sequence[int] | None:
+BUILT_IN = "strata.draft_tokens"
+"""A model file's own choice, ids (`strata quantize --draft-vocab`)."""
+
+
+def draft_tokens(wish: str, vocabulary: int, always: Iterable[int], built_in: object = None) -> Sequence[int] | None:
     """The ids that `wish` means, increasing, with those that are `always` in; None: all of the vocabulary.
 
-    auto: a quarter of a large vocabulary; full: all; N: the first N; else a file of ids, most useful ones chosen by
-    whoever made it. UsageError: none of these.
+    auto: what the model's file has `built_in`, else a quarter of a large vocabulary; full: all; N: the first N; else a
+    file of ids, as `strata vocab` writes it. UsageError: none of these.
     """
-    if wish == "full" or (wish == "auto" and vocabulary <= SMALL):
+    chosen = built_in_ids(built_in, vocabulary) if wish == "auto" else None
+    if wish == "full" or (wish == "auto" and chosen is None and vocabulary <= SMALL):
         return None
-    if wish == "auto" or wish.isdecimal():
+    if chosen is not None:
+        ids = set(chosen)
+    elif wish == "auto" or wish.isdecimal():
         count = vocabulary // SHARE if wish == "auto" else int(wish)
         if not 0 < count <= vocabulary:
             raise UsageError(f"--draft-vocab {wish}: expected 1 to {vocabulary} tokens")
@@ -32,6 +39,30 @@ def draft_tokens(wish: str, vocabulary: int, always: Iterable[int]) -> Sequence[
         ids = set(listed(Path(wish), vocabulary))
     ids |= {token for token in always if 0 <= token < vocabulary}
     return sorted(ids) if len(ids) < vocabulary else None
+
+
+def built_in_ids(value: object, vocabulary: int) -> list[int] | None:
+    """The ids of a model file's own choice; None where it has none. CheckpointError: not ids of the vocabulary."""
+    if value is None:
+        return None
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise CheckpointError(f"{BUILT_IN}: expected a list of token ids, found {str(value)[:40]}")
+    ids = [item for item in value if isinstance(item, int) and 0 <= item < vocabulary]
+    if len(ids) != len(value):
+        raise CheckpointError(f"{BUILT_IN}: expected token ids from 0 to {vocabulary - 1}, found others")
+    return ids
+
+
+def most_used(counts: Mapping[int, int], cover: float) -> list[int]:
+    """The fewest tokens that make up the share `cover` of all that was counted, most frequent first (then lowest)."""
+    ranked = sorted(counts, key=lambda token: (-counts[token], token))
+    wanted, chosen, seen = cover * sum(counts.values()), [], 0
+    for token in ranked:
+        if seen >= wanted:
+            break
+        chosen.append(token)
+        seen += counts[token]
+    return chosen
 
 
 END_KEYS = (
