@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from unittest import mock
 
@@ -97,6 +98,12 @@ def rows_of(segments: Sequence[tuple[int, int, int]]) -> Rows:
         torch.tensor(position, **as_int32),  # type: ignore[arg-type]
         torch.tensor(runs, **as_int32).reshape(-1, 3),  # type: ignore[arg-type]
     )
+
+
+def held_rows(segments: Sequence[tuple[int, int, int]], held: Sequence[int]) -> Rows:
+    """The same, with the segments of these numbers held."""
+    flags = [int(number in held) for number in range(len(segments))]
+    return replace(rows_of(segments), held=torch.tensor(flags, dtype=torch.int32))
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:

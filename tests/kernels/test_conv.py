@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
-from kernels.layer_cases import every_way, native, normal, rows_of, same_bits
+from kernels.layer_cases import every_way, held_rows, native, normal, rows_of, same_bits
 from strata.kernels.conv import cpu, naive
+from strata.kernels.views import Rows
 
 CASES = [(1, 1, 1), (16, 4, 1), (100, 4, 3), (64, 2, 2), (193, 3, 1), (555, 4, 1), (300, 5, 1)]
 """channels, taps, dilation"""
@@ -87,7 +88,7 @@ def test_bad_segments_are_refused_before_anything_is_written() -> None:
     for segments, error in (
         ([(0, 0, 4), (9, 0, 0)], IndexError),
         ([(0, 0, 2), (0, 2, 2)], ValueError),
-        ([(0, 0, 3)], ValueError),
+        ([(0, 0, 5)], ValueError),
         ([(0, 0, 2), (1, 0, 3)], ValueError),
     ):
         rows = rows_of([(0, 0, 4)])
@@ -101,3 +102,34 @@ def test_bad_segments_are_refused_before_anything_is_written() -> None:
     with pytest.raises(ValueError, match="causal_conv: history"):
         cpu.causal_conv(n, x, weight, history, rows_of([(0, 0, 4)]), 2)
     assert same_bits(history, before)
+    with pytest.raises(ValueError, match="carry_rows: history"):
+        cpu.carry_rows(n, x, normal(3, 3, 1, 9), rows_of([(0, 0, 4)]))
+    with pytest.raises(ValueError, match="segment"):
+        cpu.carry_rows(n, x, history, rows_of([(0, 0, 5)]))
+    assert same_bits(history, before)
+
+
+@pytest.mark.parametrize(("channels", "taps", "dilation"), CASES)
+def test_a_held_history_stays_and_can_be_carried_on(channels: int, taps: int, dilation: int) -> None:
+    """Outputs as ever; then the first rows of the held segments alone, the others left out."""
+    segments, span = [(2, 0, 4), (0, 3, 1), (1, 0, 3)], (taps - 1) * dilation
+    rows = held_rows(segments, [0, 2])
+    x, weight, history = normal(1, 8, channels), normal(2, channels, taps), normal(3, 4, span, channels)
+    after, plain = history.clone(), history.clone()
+    expected = naive.causal_conv(x, weight, after, rows, dilation)
+    assert same_bits(expected, naive.causal_conv(x, weight, plain, rows_of(segments), dilation))
+    assert same_bits(after[0], plain[0]) and same_bits(after[1:], history[1:])
+
+    again = Rows(rows.slot, rows.position, torch.tensor([[2, 0, 2], [1, 5, 3]], dtype=torch.int32))
+    carried = after.clone()
+    naive.carry_rows(x, carried, again)
+    assert same_bits(carried[2], torch.cat([history[2], x[:2]])[2:]) and same_bits(carried[1], plain[1])
+
+    def run(n: object) -> list[torch.Tensor]:
+        held = history.clone()
+        out = cpu.causal_conv(n, x, weight, held, rows, dilation)  # type: ignore[arg-type]
+        moved = held.clone()
+        cpu.carry_rows(n, x, moved, again)  # type: ignore[arg-type]
+        return [out, held, moved]
+
+    every_way(run, [expected, after, carried])  # type: ignore[arg-type]

@@ -1,11 +1,12 @@
 """delta_rule: against the recurrence in float64, C++ against the specification, and any split against the whole."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
 
-from kernels.layer_cases import every_way, native, normal, rows_of, same_bits
+from kernels.layer_cases import every_way, held_rows, native, normal, rows_of, same_bits
 from strata.kernels.delta_rule import cpu, naive
 from strata.kernels.native import Native
 from strata.kernels.ops import HeadPairing
@@ -151,7 +152,40 @@ def test_bad_shapes_and_segments_are_refused() -> None:
         cpu.delta_rule(n, case.qkv, case.beta, case.decay, case.state, rows_of([(0, 0, 3)]), 2, "woven", EPS)  # type: ignore[arg-type]
     with pytest.raises(IndexError, match=r"slot 2 is outside 0 \.\. 1"):
         case.cpu(n, rows_of([(2, 0, 3)]), "grouped")
-    with pytest.raises(ValueError, match="cover 2 of 3 rows"):
-        cpu.delta_rule(n, case.qkv, case.beta, case.decay, case.state, rows_of([(0, 0, 2)]), 2, "grouped", EPS)
+    with pytest.raises(ValueError, match="does not lie between rows 0 and 3"):
+        cpu.delta_rule(n, case.qkv, case.beta, case.decay, case.state, rows_of([(0, 0, 4)]), 2, "grouped", EPS)
     with pytest.raises(ValueError, match="second time"):
         case.cpu(n, rows_of([(0, 0, 1), (0, 1, 2)]), "grouped")
+    held = replace(rows_of([(0, 0, 3)]), held=torch.zeros(2, dtype=torch.int32))
+    with pytest.raises(ValueError, match="delta_rule: held"):
+        case.cpu(n, held, "grouped")
+
+
+HELD = [((2, 4), (24, 40)), ((1, 2), (32, 64)), ((1, 1), (128, 128))]
+
+
+@pytest.mark.parametrize(("heads", "dims"), HELD)
+def test_a_held_state_stays_and_its_rows_can_be_run_again(heads: tuple[int, int], dims: tuple[int, int]) -> None:
+    """Outputs as ever; then the first rows of the held segments alone, the others left out, as if never longer."""
+    segments = [(2, 0, 4), (0, 3, 1), (1, 0, 3)]
+    case, rows = Case(1, 8, 4, heads, dims), held_rows(segments, [0, 2])
+    expected = case.naive(rows, "grouped")
+    plain = case.naive(rows_of(segments), "grouped")
+    assert same_bits(expected[0], plain[0]) and same_bits(expected[1][0], plain[1][0])
+    assert same_bits(expected[1][[1, 2, 3]], case.state[[1, 2, 3]])
+    every_way(lambda n: case.cpu(n, rows, "grouped"), expected)
+
+    case.state = expected[1]
+    again = Rows(rows.slot, rows.position, torch.tensor([[2, 0, 2], [1, 5, 1]], dtype=torch.int32))
+    after = [case.naive(again, "grouped")[1]]
+    short = case.naive(rows_of([(2, 0, 2)]), "grouped")
+    assert same_bits(after[0][2], short[1][2]) and not same_bits(after[0][1], case.state[1])
+    every_way(lambda n: case.cpu(n, again, "grouped")[1:], after)
+
+
+def test_a_long_held_segment() -> None:
+    """Longer than what is normalised at once: its parts follow each other, the state stays all the same."""
+    case, rows = Case(1, 133, 2, (1, 2), (24, 40)), held_rows([(1, 0, 130), (0, 0, 3)], [0, 1])
+    expected = case.naive(rows, "grouped")
+    assert same_bits(expected[1], case.state)
+    every_way(lambda n: case.cpu(n, rows, "grouped"), expected)

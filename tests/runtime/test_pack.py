@@ -40,6 +40,14 @@ def test_other_windows_of_the_shape_take_the_same_places():
     assert inputs.scored.tolist() == [2, 3, 5]
 
 
+def test_a_journaled_step_says_which_windows_are_held():
+    inputs = StepInputs(StepShape.of(WINDOWS, True))
+    inputs.fill(WINDOWS, (), [True, False, True])
+    assert inputs.rows.held is not None and inputs.rows.held.tolist() == [1, 0, 1]
+    assert inputs.rows.segments.tolist() == [[2, 0, 3], [0, 3, 1], [1, 4, 2]] and inputs.scored.tolist() == [1, 2, 5]
+    assert StepInputs(StepShape.of(WINDOWS, False)).rows.held is None
+
+
 def test_a_device_gets_all_in_one_copy():
     inputs = StepInputs(StepShape.of(WINDOWS, False), Memory(torch.device("cpu"), apart=True))
     assert not inputs.tokens.any()

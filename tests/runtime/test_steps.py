@@ -69,10 +69,10 @@ def test_a_program_that_missed_its_inputs_is_seen(monkeypatch):
 def fill_once():
     honest, filled = StepInputs.fill, set()
 
-    def fill(self, windows, wishes):
+    def fill(self, windows, wishes, held):
         if id(self) not in filled:
             filled.add(id(self))
-            honest(self, windows, wishes)
+            honest(self, windows, wishes, held)
 
     return fill
 

@@ -16,7 +16,8 @@ from strata.state import sequence
 from strata.state.journal import LayerJournal
 from strata.state.layout import ConvLayout, IndexLayout, KvLayout, LayerLayout
 from strata.state.pages import PAGE
-from strata.state.sequence import SequenceStates, shift_history
+from strata.state.replay import Recurrences
+from strata.state.sequence import SequenceStates
 
 SLOTS = 3
 QUICK = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -163,13 +164,32 @@ def test_a_journal_of_the_wrong_rows_is_seen(tiny, fresh, monkeypatch, mixed_up,
     assert set(difference(memory(states, 0), fresh((1, 2, 3)))) == seen
 
 
-def test_a_cut_that_does_not_redo_is_seen(tiny, fresh, monkeypatch):
-    """Negative control: without the way back, every recurrent state keeps the dropped rows."""
-    monkeypatch.setattr(SequenceStates, "_redo", lambda *_: None)
+def test_rows_that_are_not_run_again_are_seen(tiny, fresh, monkeypatch):
+    """Negative control: a held state stays where it was until the rows that count are run."""
+    monkeypatch.setattr(Recurrences, "advance", lambda *_: None)
     states = tiny.states(1)
     tiny.run(states, [Window(0, 0, (1, 2, 3, 4), 0)])
     states.commit(0, 3, tiny.ops)
     assert set(difference(memory(states, 0), fresh((1, 2, 3)))) == {"0.ngram", "1.conv", "1.delta"}
+
+
+def test_windows_of_a_step_that_end_together(tiny, fresh):
+    """One replay of all, with the rows between them left out; held and whole windows side by side."""
+    states = tiny.states(3)
+    windows = [Window(2, 0, (1, 2, 3), 0), Window(0, 0, (4, 5), 0), Window(1, 0, (6, 7, 8, 9), 0)]
+    tiny.run(states, windows)
+    states.commit_all({1: 1, 2: 2, 0: 0}, tiny.ops)
+    for slot, tokens in enumerate([(), (6,), (1, 2)]):
+        assert difference(memory(states, slot), fresh(tokens)) == []
+    assert not states.journaling
+
+
+def test_a_commit_of_all_that_cannot_be_leaves_all_open(tiny):
+    states = tiny.states(2)
+    tiny.run(states, [Window(0, 0, (1, 2, 3), 0), Window(1, 0, (4, 5), 0)])
+    with pytest.raises(EngineError, match=r"slot 1: 3 rows to commit of a window of 2"):
+        states.commit_all({0: 2, 1: 3}, tiny.ops)
+    assert set(states.open) == {0, 1} and states.length == [0, 0]
 
 
 def test_block_keys_that_are_not_refreshed_are_seen(tiny, fresh, monkeypatch):
@@ -251,14 +271,6 @@ def test_blocks_that_do_not_fit_a_page_evenly_are_refused():
     layout = LayerLayout(kv=LAYOUTS[2].kv, index=IndexLayout(8, 3))
     with pytest.raises(UnsupportedError, match=r"blocks of 3 tokens: expected a divisor of 64"):
         SequenceStates([layout], 1, 128)
-
-
-@pytest.mark.parametrize("count", [1, 2, 3, 5])
-def test_history_keeps_the_newest_columns(count):
-    history, columns = torch.arange(6.0).view(3, 2), torch.arange(10.0, 10.0 + 2 * count).view(count, 2)
-    expected = torch.cat([history, columns])[-3:]
-    shift_history(history, columns)
-    assert torch.equal(history, expected)
 
 
 def test_bytes_are_those_of_the_tensors(tiny):

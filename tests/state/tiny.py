@@ -115,14 +115,14 @@ class Tiny:
     def run(self, states: SequenceStates, windows: list[Window], keep: bool = True) -> torch.Tensor:
         """Reserve the windows and run every layer -> the rows' outputs side by side; nothing is committed."""
         inputs = StepInputs(StepShape.of(windows, keep))
-        inputs.fill(windows)
+        inputs.fill(windows, (), [keep] * len(windows) if keep else ())
         first = 0
         for w in windows:
             states.reserve(w.slot, w.tokens, first, keep)
             first += len(w.tokens)
         batch = Batch(inputs.tokens, inputs.rows, states, self.ops)
         x = self.table[inputs.tokens].contiguous()
-        journal = states.journal if states.journaling else [None, None, None]
+        journal = states.journal.layers if states.journaling else [None, None, None]
         y = [
             self.ngram(x.repeat(1, 2), batch, states.layers[0], journal[0]),
             self.dense(x, batch, states.layers[0]),

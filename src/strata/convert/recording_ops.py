@@ -115,6 +115,10 @@ class RecordingOps:
         """See Ops.causal_conv."""
         return self.inner.causal_conv(x, weight, history, rows, dilation)
 
+    def carry_rows(self, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+        """See Ops.carry_rows."""
+        self.inner.carry_rows(x, history, rows)
+
     def delta_rule(  # noqa: PLR0913  the protocol's
         self,
         qkv: torch.Tensor,

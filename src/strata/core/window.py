@@ -23,6 +23,11 @@ class Window:
             raise ValueError(f"score {self.score} of a window of {len(self.tokens)} tokens")
 
     @property
+    def checks_drafts(self) -> bool:
+        """Whether its last rows are drafts, which may turn out wrong: not all of its rows may come to count."""
+        return self.score > 1
+
+    @property
     def end(self) -> int:
         """First position after the window."""
         return self.start + len(self.tokens)

@@ -136,12 +136,25 @@ def causal_conv(
     history: int,
     out: int,
     segments: int,
+    held: int,
     num_segments: int,
     slots: int,
     rows: int,
     channels: int,
     taps: int,
     dilation: int,
+    /,
+) -> None: ...
+def carry_rows(
+    native: Native,
+    x: int,
+    history: int,
+    segments: int,
+    num_segments: int,
+    slots: int,
+    rows: int,
+    channels: int,
+    span: int,
     /,
 ) -> None: ...
 def delta_rule(
@@ -152,6 +165,7 @@ def delta_rule(
     state: int,
     out: int,
     segments: int,
+    held: int,
     num_segments: int,
     slots: int,
     rows: int,

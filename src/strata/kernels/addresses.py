@@ -2,7 +2,7 @@
 
 import torch
 
-from strata.kernels.views import KV_BLOCK, PagedPlane
+from strata.kernels.views import KV_BLOCK, PagedPlane, Rows
 
 PlaneArgs = tuple[int, int, int, int, int, int, int, int, int, int]
 KV_TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.int8: 2}
@@ -26,6 +26,11 @@ def integers(what: str, x: torch.Tensor, shape: tuple[int, ...]) -> int:
     if x.dtype is torch.int32 and x.shape == shape and x.is_cpu and x.is_contiguous():
         return x.data_ptr()
     raise _refuse(what, x, torch.int32, shape)
+
+
+def held_segments(op: str, rows: Rows) -> int:
+    """Address of which segments are held, 0 where none is; ValueError when there is not one for every segment."""
+    return 0 if rows.held is None else integers(f"{op}: held", rows.held, (rows.segments.shape[0],))
 
 
 def contiguous(what: str, x: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> int:

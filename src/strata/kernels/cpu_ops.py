@@ -118,6 +118,10 @@ class CpuOps:
         """See Ops.causal_conv."""
         return conv_cpu.causal_conv(self.native, x, weight, history, rows, dilation)
 
+    def carry_rows(self, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+        """See Ops.carry_rows."""
+        conv_cpu.carry_rows(self.native, x, history, rows)
+
     def delta_rule(
         self,
         qkv: torch.Tensor,

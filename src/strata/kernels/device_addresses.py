@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from strata.kernels.device import Device
-from strata.kernels.views import KV_BLOCK, KvType, PagedPlane
+from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
 
 KV_TYPES: dict[torch.dtype, KvType] = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int8: "int8"}
 
@@ -27,6 +27,11 @@ def floats(device: Device, what: str, x: torch.Tensor, shape: tuple[int, ...]) -
 def integers(device: Device, what: str, x: torch.Tensor, shape: tuple[int, ...]) -> int:
     """`address` of int32."""
     return address(device, what, x, torch.int32, shape)
+
+
+def held_segments(device: Device, op: str, rows: Rows) -> int:
+    """Address of which segments are held, 0 where none is; ValueError when there is not one for every segment."""
+    return 0 if rows.held is None else integers(device, f"{op}: held", rows.held, (rows.segments.shape[0],))
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,6 +140,10 @@ class GpuOps:
         """See Ops.causal_conv."""
         return conv_gpu.causal_conv(self.device, x, weight, history, rows, dilation)
 
+    def carry_rows(self, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+        """See Ops.carry_rows."""
+        conv_gpu.carry_rows(self.device, x, history, rows)
+
     def delta_rule(
         self,
         qkv: torch.Tensor,

@@ -113,6 +113,10 @@ class NaiveOps:
         """See Ops.causal_conv."""
         return conv_naive.causal_conv(x, weight, history, rows, dilation)
 
+    def carry_rows(self, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+        """See Ops.carry_rows."""
+        conv_naive.carry_rows(x, history, rows)
+
     def delta_rule(
         self,
         qkv: torch.Tensor,

@@ -138,11 +138,18 @@ class Ops(Protocol):
     def causal_conv(
         self, x: torch.Tensor, weight: torch.Tensor, history: torch.Tensor, rows: Rows, dilation: int
     ) -> torch.Tensor:
-        """Depthwise causal convolution followed by silu; updates `history` in place.
+        """Depthwise causal convolution followed by silu; updates `history` in place, but for held segments.
 
         x [T, C]; weight [C, K], tap K-1 is the current row; history [slots, (K-1) * dilation, C], oldest first,
         zeros at a sequence's start. y_t = silu(sum over taps k = 0 .. K-1, in order, by fma, of w[c, k] x_{t -
         (K-1-k) dilation}).
+        """
+        ...
+
+    def carry_rows(self, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+        """What causal_conv leaves in `history` [slots, span, C] after the segments' rows of x [T, C], and nothing else.
+
+        Segments are not held here, and need not have all rows.
         """
         ...
 
@@ -157,7 +164,8 @@ class Ops(Protocol):
         pairing: HeadPairing,
         eps: float,
     ) -> torch.Tensor:
-        """Gated delta rule, one row after the other per slot; updates `state` in place (arXiv 2412.06464).
+        """Gated delta rule, one row after the other per slot; updates `state` in place, but for held segments
+        (arXiv 2412.06464).
 
         qkv [T, nk*dk + nk*dk + nv*dv] after convolution; q, k are l2-normalised per head here (q also times
         1/sqrt(dk)); beta, decay [T, nv]; state [slots, nv, dk, dv]. Value head h uses key head h // (nv/nk) (grouped)

@@ -42,11 +42,19 @@ class Rows:
     position  int32 [T]      position of each row in its slot's sequence
     segments  int32 [S, 3]   (slot, first row, number of rows): each run of consecutive rows of one slot, in order;
                              a slot has at most one segment in a step
+    held      int32 [S]      not 0: the slot's recurrent state stays as it was before the segment, for not all rows of
+                             it may come to count; None: no segment is held
     """
 
     slot: torch.Tensor
     position: torch.Tensor
     segments: torch.Tensor
+    held: torch.Tensor | None = None
+
+
+def held_flags(rows: Rows) -> list[bool]:
+    """Of every segment whether it is held."""
+    return [False] * len(rows.segments) if rows.held is None else [bool(held) for held in rows.held.tolist()]
 
 
 T = TypeVar("T")

@@ -87,7 +87,7 @@ class Block:
         if isinstance(self.mixer, Attention):
             mixed = self.mixer(normed, batch, state)
         else:
-            journal = states.journal[self.index] if states.journaling else None
+            journal = states.journal.layers[self.index] if states.journaling else None
             mixed = self.mixer(normed, batch, state, journal)
         x = batch.ops.add(x, mixed)
         normed = self.ffn_norm(batch.ops, x)

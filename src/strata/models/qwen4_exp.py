@@ -92,7 +92,7 @@ class ExpBlock:
         """R [T, n * hidden] -> R"""
         states = batch.states
         state = states.layers[self.index]
-        journal = states.journal[self.index] if states.journaling else None
+        journal = states.journal.layers[self.index] if states.journaling else None
         if self.ngram is not None:
             residual = self.ngram(residual, batch, state, journal)
         mixed, gates = self.attn_hyper.read(residual, batch)

@@ -52,13 +52,15 @@ class StepInputs:
     """Inputs of steps of one shape, always at the same addresses, and on a device brought there in one copy."""
 
     def __init__(self, shape: StepShape, memory: Memory = HOST) -> None:
-        small = 2 * shape.rows + 3 * shape.windows + 3 * shape.scored
+        small = 2 * shape.rows + (3 + shape.journaling) * shape.windows + 3 * shape.scored
         self.block = memory.mirror(shape.rows + 3 * shape.scored + -(-small // 2), dtype=torch.int64)
         self.host = divided(self.block.host, shape)
         self.tokens, self.rows, self.scored, self.draws = divided(self.block.device, shape)
 
-    def fill(self, windows: Sequence[Window], wishes: Sequence[Wish] = ()) -> None:
-        """Take the step's windows; rows come in their order. They must have the shape; `wishes` are of scored rows."""
+    def fill(self, windows: Sequence[Window], wishes: Sequence[Wish] = (), held: Sequence[bool] = ()) -> None:
+        """Take the step's windows; rows come in their order. They must have the shape; `wishes` are of scored rows,
+        `held` of windows, where the step is journaled.
+        """
         tokens, scored = self.host.tokens.numpy(), self.host.scored.numpy()
         slot, position = self.host.rows.slot.numpy(), self.host.rows.position.numpy()
         segments = self.host.rows.segments.numpy()
@@ -71,6 +73,8 @@ class StepInputs:
             segments[i] = (w.slot, first, len(w.tokens))
             scored[found : found + w.score] = range(stop - w.score, stop)
             first, found = stop, found + w.score
+        if self.host.rows.held is not None:
+            self.host.rows.held.numpy()[:] = held
         for name, column in zip(Wish._fields, zip(*wishes, strict=True), strict=False):
             getattr(self.host.draws, name).numpy()[:] = column
         self.block.publish()
@@ -80,11 +84,13 @@ def divided(block: torch.Tensor, shape: StepShape) -> Parts:
     """Views of a block of int64: what takes eight bytes first, then what takes four."""
     n = shape.scored
     tokens, top_p, min_p, uniform, rest = torch.split(block, [shape.rows, n, n, n, len(block) - shape.rows - 3 * n])
-    sizes = [shape.rows, shape.rows, 3 * shape.windows, n, n, n]
-    slot, position, segments, scored, top_k, temperature = torch.split(rest.view(torch.int32)[: sum(sizes)], sizes)
+    sizes = [shape.rows, shape.rows, 3 * shape.windows, shape.journaling * shape.windows, n, n, n]
+    parts = torch.split(rest.view(torch.int32)[: sum(sizes)], sizes)
+    slot, position, segments, held, scored, top_k, temperature = parts
     wide = (part.view(torch.float64) for part in (top_p, min_p, uniform))
     draws = DrawRows(temperature.view(torch.float32), top_k, *wide)
-    return Parts(tokens, Rows(slot, position, segments.view(shape.windows, 3)), scored, draws)
+    rows = Rows(slot, position, segments.view(shape.windows, 3), held if shape.journaling else None)
+    return Parts(tokens, rows, scored, draws)
 
 
 def check_tokens(windows: Sequence[Window], vocabulary: int) -> None:

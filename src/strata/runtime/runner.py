@@ -92,7 +92,7 @@ class DeviceRunner:
         return {
             **self.contents.host_bytes(),
             "kept": self.cache.tiers.ram(),
-            "steps": self.forwarder.workspace.nbytes + self.drafts.workspace_bytes,
+            "steps": self.forwarder.workspace.nbytes + self.drafts.workspace_bytes + self.states.recurrences.host_bytes,
         }
 
     def known(self, tokens: Sequence[int]) -> int:
@@ -172,34 +172,48 @@ class DeviceRunner:
         wishes = self.wishes(windows) if self.states.memory.apart else ()
         began = time.perf_counter()
         outcome = self._run(windows, wishes)
-        results, first, row = [], 0, 0
-        for window in windows:
-            try:
-                results.append(self._settle(window, outcome, first, row))
-            except StrataError as error:  # of this sequence, such as logits that leave no choice: the others go on
-                self._tear(window.slot)
-                results.append(Stepped(window.slot, (), 0, error.message))
-            first, row = first + window.score, row + len(window.tokens)
+        results = self._settle(windows, outcome)
         if self.forwarder.replayed:
             self.drafts.stepped(windows, time.perf_counter() - began)
         self.steps += 1
         self.rows += sum(len(w.tokens) for w in windows)
         return results
 
-    def _settle(self, window: Window, outcome: Outcome, first: int, row: int) -> Stepped:
-        """Draw and commit a window whose scored rows begin with `first` and all of whose rows begin with `row`."""
-        began = time.perf_counter_ns()
-        drawn = self.draw(window, outcome, first)
+    def _settle(self, windows: Sequence[Window], outcome: Outcome) -> list[Stepped]:
+        """Draw and commit all windows."""
+        began, first = time.perf_counter_ns(), 0
+        drawn: dict[int, tuple[Drawn, ...]] = {}
+        failed: dict[int, str] = {}
+        for window in windows:
+            try:
+                drawn[window.slot] = self.draw(window, outcome, first)
+            except StrataError as error:  # of this sequence, such as logits that leave no choice: the others go on
+                self._tear(window.slot)
+                failed[window.slot] = error.message
+            first += window.score
         self.spent.draw += (drew := time.perf_counter_ns()) - began
-        kept = len(window.tokens) - (window.score - len(drawn))
-        self.states.commit(window.slot, kept, self.ops)
-        self.drafts.committed(window, outcome.rows[row : row + kept], [each.token for each in drawn])
-        opens = bool(drawn) and drawn[-1].token in self.seats[window.slot].openers
-        if self.cache.keeps(window.slot, self.states.length[window.slot], opens):
-            self.drafts.settle(window.slot)
-        self.cache.committed(window.slot, self.sequence(window.slot), opens)
+        kept = {w.slot: len(w.tokens) - w.score + len(drawn[w.slot]) for w in windows if w.slot in drawn}
+        self.states.commit_all(kept, self.ops)
+        results, row = [], 0
+        for window in windows:
+            slot = window.slot
+            if slot in failed:
+                results.append(Stepped(slot, (), 0, failed[slot]))
+            else:
+                self._committed(window, outcome.rows[row : row + kept[slot]], drawn[slot])
+                results.append(Stepped(slot, drawn[slot], self.states.length[slot]))
+            row += len(window.tokens)
         self.spent.commit += time.perf_counter_ns() - drew
-        return Stepped(window.slot, drawn, self.states.length[window.slot])
+        return results
+
+    def _committed(self, window: Window, rows: torch.Tensor, drawn: Sequence[Drawn]) -> None:
+        """The window's first tokens, which left these trunk rows, belong to its slot's sequence now."""
+        slot = window.slot
+        self.drafts.committed(window, rows, [each.token for each in drawn])
+        opens = bool(drawn) and drawn[-1].token in self.seats[slot].openers
+        if self.cache.keeps(slot, self.states.length[slot], opens):
+            self.drafts.settle(slot)
+        self.cache.committed(slot, self.sequence(slot), opens)
 
     def _tear(self, slot: int) -> None:
         """What the slot holds cannot be relied on, nor what its sequence left behind."""
@@ -227,7 +241,7 @@ class DeviceRunner:
                     f"slot {window.slot}: window starts at {window.start}, the state holds "
                     f"{self.states.length[window.slot]} tokens"
                 )
-            self.states.reserve(window.slot, window.tokens, first, keep=window.score > 1)
+            self.states.reserve(window.slot, window.tokens, first, keep=window.checks_drafts)
             first += len(window.tokens)
         self.spent.reserve += (reserved := time.perf_counter_ns()) - began
         outcome = Outcome(self.forwarder.scored(windows, wishes), self.states.memory)

@@ -19,7 +19,7 @@ from strata.kernels.step_program import StepProgram, Timing
 from strata.layers.batch import Batch, Mark, Tap
 from strata.models.base import Model
 from strata.runtime.pack import StepInputs, StepShape, Wish, check_tokens
-from strata.state.journal import LayerJournal
+from strata.state.journal import Journal
 from strata.state.sequence import SequenceStates
 
 MOST_ROWS = 32
@@ -47,7 +47,7 @@ class Recorded:
     program: StepProgram
     inputs: StepInputs
     scored: Scored
-    journal: list[LayerJournal]
+    journal: Journal
 
 
 class Steps:
@@ -95,7 +95,7 @@ class Steps:
         if known is None:
             return self.first(windows, wishes, shape)
         self.recorded.move_to_end(shape)
-        known.inputs.fill(windows, wishes)
+        self.fill(known.inputs, windows, wishes)
         if shape.journaling:
             self.states.journal = known.journal
         if self.timed:
@@ -107,12 +107,17 @@ class Steps:
     def first(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """A step of a shape that is not recorded."""
         inputs = StepInputs(shape, self.states.memory)
-        inputs.fill(windows, wishes)
+        self.fill(inputs, windows, wishes)
         program = self.program_for(shape)
         if program is not None:
             return self.record(inputs, shape, program)
         with self.workspace.step():
             return self.run(inputs, shape)
+
+    def fill(self, inputs: StepInputs, windows: Sequence[Window], wishes: Sequence[Wish]) -> None:
+        """Everything the step reads."""
+        opened = self.states.open
+        inputs.fill(windows, wishes, [opened[w.slot].held for w in windows] if self.states.journaling else ())
 
     def program_for(self, shape: StepShape) -> StepProgram | None:
         """What to record the step with; None when it runs op by op."""
@@ -128,6 +133,7 @@ class Steps:
         """Run the step and keep it for the next of this shape."""
         with program.recording():
             scored = self.run(inputs, shape, program.mark if self.timed else None)
+        self.states.journal.lasting = shape.journaling
         self.recorded[shape] = Recorded(program, inputs, scored, self.states.journal)
         if len(self.recorded) > MOST_PROGRAMS:
             self.recorded.popitem(last=False)

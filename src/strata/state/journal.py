@@ -1,12 +1,15 @@
-"""What a window that may be cut short must keep to redo its first rows.
+"""What a step writes down of windows that may be cut short, so that their first rows can be run into the states.
 
-Recurrent states cannot be cut at a row: they are set back to where the window began and the accepted rows are run
-again from their saved inputs. The same kernel runs them, so the bits are those of a window that was never longer.
+A recurrent state cannot be cut at a row. So it is held as it was while such a window runs; the rows that come to count
+are run once more from their saved inputs, by the same kernel: the bits are those of a window that was never longer.
 """
 
 from dataclasses import dataclass, field
 
 import torch
+
+from strata.kernels.step_program import StepProgram
+from strata.state.memory import Mirror
 
 
 @dataclass(slots=True)
@@ -21,20 +24,32 @@ class LayerJournal:
     """[T, channels] before the convolution of the n-gram embedding."""
 
 
-@dataclass(slots=True)
-class Backup:
-    """One slot's recurrent tensors as they were before the open window, per layer."""
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A recorded run of a journal's rows, and where it reads which rows count."""
 
-    conv: dict[int, torch.Tensor] = field(default_factory=dict)
-    delta: dict[int, torch.Tensor] = field(default_factory=dict)
-    ngram: dict[int, torch.Tensor] = field(default_factory=dict)
+    program: StepProgram
+    segments: Mirror
+
+
+@dataclass(slots=True)
+class Journal:
+    """Of one step."""
+
+    layers: list[LayerJournal]
+    lasting: bool = False
+    """Whether later steps write at the same addresses: then a replay is worth recording."""
+    replays: dict[int, Replay] = field(default_factory=dict)
+    """By the number of windows."""
+    ran: set[int] = field(default_factory=set)
+    """Numbers of windows that were replayed op by op, where recording needs that."""
 
 
 @dataclass(slots=True)
 class OpenWindow:
-    """A slot's window between reserve and commit: its rows in the step, and how to go back."""
+    """A slot's window between reserve and commit: its rows in the step, and whether its state is held."""
 
     first_row: int
     rows: int
-    backup: Backup | None
-    """None for a window that is committed whole (it can still not be rolled back)."""
+    held: bool
+    """Not held, it is committed whole (it can still not be rolled back)."""

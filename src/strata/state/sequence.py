@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,15 +9,14 @@ import torch
 
 from strata.core.errors import CapacityError, EngineError, UnsupportedError, UsageError
 from strata.kernels.ops import Ops
-from strata.kernels.views import KV_BLOCK, KvType, PagedPlane, Rows
-from strata.state.journal import Backup, LayerJournal, OpenWindow
+from strata.kernels.views import KV_BLOCK, KvType, PagedPlane
+from strata.state.journal import Journal, LayerJournal, OpenWindow
 from strata.state.layout import KvLayout, LayerLayout
 from strata.state.memory import HOST, Memory
 from strata.state.pages import PAGE, PageTable
+from strata.state.replay import Delta, Ngram, Recurrences
 
 KV_DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +97,8 @@ class SequenceStates:
         self.hashing = any(layout.ngram is not None for layout in layouts)
         """Whether operations read the slots' tokens."""
         self.layers = [self._layer(layout, slots, pages) for layout in layouts]
-        self.journal = [LayerJournal() for _ in layouts]
+        self.recurrences = self._recurrences()
+        self.journal = self._new_journal()
         self.journaling = False
 
     def _layer(self, layout: LayerLayout, slots: int, pages: int) -> LayerState:
@@ -129,8 +128,21 @@ class SequenceStates:
             carry=zeros(layout.carry) if layout.carry else None,
         )
 
+    def _recurrences(self) -> Recurrences:
+        deltas, ngrams = [], []
+        for i, (layer, layout) in enumerate(zip(self.layers, self.layouts, strict=True)):
+            if layer.conv is not None and layer.delta is not None and layout.delta is not None:
+                deltas.append(Delta(i, layer.conv, layer.delta, layout.delta))
+            if layer.ngram is not None:
+                ngrams.append(Ngram(i, layer.ngram))
+        return Recurrences(deltas, ngrams, self.memory)
+
+    def _new_journal(self) -> Journal:
+        return Journal([LayerJournal() for _ in self.layouts])
+
     def reserve(self, slot: int, tokens: Sequence[int], first_row: int, keep: bool) -> None:
-        """Make room for a window of `tokens` at the slot's length; `keep` = it may be cut short at commit.
+        """Make room for a window of `tokens` at the slot's length; `keep` = it may be cut short at commit, so its state
+        is held until then: the rows' `held` must say so too.
 
         CapacityError, with nothing changed, when they do not fit.
         """
@@ -141,7 +153,7 @@ class SequenceStates:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
         self._grow(slot, start, start + len(tokens))
         self._write_tokens(slot, start, tokens)
-        self.open[slot] = OpenWindow(first_row, len(tokens), self._backup(slot) if keep else None)
+        self.open[slot] = OpenWindow(first_row, len(tokens), keep)
         self.journaling = self.journaling or keep
 
     def make_room(self, slot: int, stop: int) -> None:
@@ -173,66 +185,44 @@ class SequenceStates:
         if self.hashing:
             self.token_ids.publish((slot, slice(start, stop)))
 
-    def _backup(self, slot: int) -> Backup:
-        backup = Backup()
-        for i, layer in enumerate(self.layers):
-            if layer.conv is not None and layer.delta is not None:
-                backup.conv[i] = layer.conv[slot].clone()
-                backup.delta[i] = layer.delta[slot].clone()
-            if layer.ngram is not None:
-                backup.ngram[i] = layer.ngram[slot].clone()
-        return backup
-
     def commit(self, slot: int, rows: int, ops: Ops) -> None:
-        """Keep the first `rows` rows of the slot's open window; the rest never happened.
+        """Keep the first `rows` rows of the slot's open window; the rest never happened. Errors as `commit_all`."""
+        self.commit_all({slot: rows}, ops)
 
-        EngineError, with the window still open, when no window is open or it cannot be cut to `rows`.
+    def commit_all(self, kept: Mapping[int, int], ops: Ops) -> None:
+        """By slot, keep the first rows of its open window; the rest never happened.
+
+        EngineError, with all windows still open, when one is not open or cannot be cut to its rows.
         """
+        windows = {slot: self._cut(slot, rows) for slot, rows in kept.items()}
+        runs = [(slot, window.first_row, kept[slot]) for slot, window in windows.items() if window.held and kept[slot]]
+        self.recurrences.advance(self.journal, runs, ops)
+        for slot, window in windows.items():
+            self.length[slot] += kept[slot]
+            if kept[slot] < window.rows:
+                self.pages.shrink(slot, self.length[slot])
+            self._close(slot)
+
+    def _cut(self, slot: int, rows: int) -> OpenWindow:
         window = self.open.get(slot)
         if window is None:
             raise EngineError(f"slot {slot} has no window open")
         if not 0 <= rows <= window.rows:
             raise EngineError(f"slot {slot}: {rows} rows to commit of a window of {window.rows}")
-        if rows < window.rows and window.backup is None:
+        if rows < window.rows and not window.held:
             raise EngineError(f"slot {slot}: a window that was to be committed whole was cut to {rows} rows")
-        self.length[slot] += rows
-        if rows < window.rows and window.backup is not None:
-            self._redo(slot, window, window.backup, rows, ops)
-            self.pages.shrink(slot, self.length[slot])
-        self._close(slot)
+        return window
 
     def _close(self, slot: int) -> None:
         """The slot's window is over; with the last one of the step its journal goes."""
         self.open.pop(slot, None)
         if not self.open and self.journaling:
-            self.journal = [LayerJournal() for _ in self.layouts]
+            self.journal = self._new_journal()
             self.journaling = False
 
     def rollback(self, slot: int, ops: Ops) -> None:
         """Drop the slot's open window whole."""
         self.commit(slot, 0, ops)
-
-    def _redo(self, slot: int, window: OpenWindow, backup: Backup, rows: int, ops: Ops) -> None:
-        first, last = window.first_row, window.first_row + rows
-        device = self.memory.device
-        view = Rows(
-            slot=torch.full((rows,), slot, dtype=torch.int32, device=device),
-            position=torch.arange(self.length[slot] - rows, self.length[slot], dtype=torch.int32, device=device),
-            segments=torch.tensor([[slot, 0, rows]], dtype=torch.int32, device=device),
-        )
-        for i, (layer, journal) in enumerate(zip(self.layers, self.journal, strict=True)):
-            layout = self.layouts[i].delta
-            if layer.conv is not None and layer.delta is not None and layout is not None:
-                layer.conv[slot] = backup.conv[i]
-                layer.delta[slot] = backup.delta[i]
-                if rows:
-                    shift_history(layer.conv[slot], recorded(journal.conv, i)[first:last])
-                    qkv, beta, decay = (t[first:last].contiguous() for t in recorded(journal.rule, i))
-                    ops.delta_rule(qkv, beta, decay, layer.delta, view, layout.key_heads, layout.pairing, layout.eps)
-            if layer.ngram is not None:
-                layer.ngram[slot] = backup.ngram[i]
-                if rows:
-                    shift_history(layer.ngram[slot], recorded(journal.ngram, i)[first:last])
 
     def clear(self, slot: int) -> None:
         """Forget the slot's sequence, and its open window if there is one."""
@@ -297,17 +287,3 @@ class SequenceStates:
             tensors = {"conv": layer.conv, "delta": layer.delta, "ngram": layer.ngram, "carry": layer.carry}
             found += [(f"{i}.{name}", tensor) for name, tensor in tensors.items() if tensor is not None]
         return found
-
-
-def recorded(journal: T | None, layer: int) -> T:
-    """What a layer wrote down in the step; EngineError when it did not."""
-    if journal is None:
-        raise EngineError(f"layer {layer} kept no journal of the step, its state cannot be taken back")
-    return journal
-
-
-def shift_history(history: torch.Tensor, columns: torch.Tensor) -> None:
-    """Append `columns` [n, C] to `history` [K, C] (oldest first), dropping the oldest, in place."""
-    keep = history.shape[0]
-    joined = torch.cat([history, columns])
-    history.copy_(joined[joined.shape[0] - keep :])

@@ -1,9 +1,11 @@
 """causal_conv on the emulated device: the specification's outputs and histories."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from kernels.layer_cases import normal, poisoned, rows_of, same_bits
+from kernels.layer_cases import held_rows, normal, poisoned, rows_of, same_bits
 from strata.kernels.conv import gpu, naive
 from strata.kernels.host_device import HostDevice
 
@@ -54,3 +56,18 @@ def test_the_history_of_a_step_without_rows_stays() -> None:
     before = history.clone()
     gpu.causal_conv(HostDevice(), normal(1, 1, 8), normal(2, 8, 4), history, rows_of([(1, 0, 1)]), 1)
     assert torch.equal(history[0], before[0]) and not torch.equal(history[1], before[1])
+
+
+@pytest.mark.parametrize("most", [32, 0])
+def test_held_histories_stay_and_are_carried_on(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    rows = held_rows([(2, 0, 4), (0, 3, 1), (1, 0, 3)], [0, 2])
+    x, weight, history = normal(1, 8, 40), normal(2, 40, 4), normal(3, 4, 9, 40)
+    past, expected = history.clone(), history.clone()
+    monkeypatch.setattr(gpu, "MOST_ROWS", most)
+    found = gpu.causal_conv(HostDevice(order=2), x, weight, past, rows, 3)
+    assert same_bits(found, naive.causal_conv(x, weight, expected, rows, 3)) and same_bits(past, expected)
+    assert same_bits(past[[1, 2]], history[[1, 2]]) and not same_bits(past[0], history[0])
+    again = replace(rows, segments=torch.tensor([[2, 0, 2], [1, 5, 3]], dtype=torch.int32), held=None)
+    gpu.carry_rows(HostDevice(order=1), x, past, again)
+    naive.carry_rows(x, expected, again)
+    assert same_bits(past, expected) and not same_bits(past[1], history[1])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from kernels.layer_cases import poisoned, rows_of, same_bits
+from kernels.layer_cases import held_rows, poisoned, rows_of, same_bits
 from kernels.test_delta_rule import EPS, Case
 from strata.kernels.delta_rule import prompt
 from strata.kernels.host_device import HostDevice
@@ -63,3 +63,11 @@ def test_what_does_not_fit_is_refused() -> None:
     case, rows = Case(1, 1, 1, (2, 4), (8, 32)), rows_of([(0, 0, 1)])
     with pytest.raises(ValueError, match="do not fit"):
         prompt.delta_rule(HostDevice(), case.qkv, case.beta, case.decay, case.state, rows, 3, "grouped", EPS)
+
+
+def test_held_states_stay() -> None:
+    rows = held_rows([(2, 0, 4), (0, 3, 1), (1, 0, 3)], [0, 2])
+    case = Case(1, 8, 4, (1, 2), (32, 32))
+    found, expected = on_device(case, rows, "grouped"), case.naive(rows, "grouped")
+    assert same_bits(found[0], expected[0]) and same_bits(found[1], expected[1])
+    assert same_bits(found[1][[1, 2]], case.state[[1, 2]]) and not same_bits(found[1][0], case.state[0])

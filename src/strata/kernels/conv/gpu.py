@@ -1,9 +1,9 @@
-"""causal_conv on a device (csrc/device/conv.h); bits as conv/naive.py. Slots are not checked."""
+"""causal_conv and carry_rows on a device (csrc/device/conv.h); bits as conv/naive.py. Slots are not checked."""
 
 import torch
 
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
-from strata.kernels.device_addresses import floats, integers
+from strata.kernels.device_addresses import floats, held_segments, integers
 from strata.kernels.views import Rows
 
 FEW, MANY, CARRY = (Kernel("conv", name, early=True) for name in ("conv_few", "conv_many", "conv_carry"))
@@ -26,14 +26,37 @@ def causal_conv(
     w = floats(device, "causal_conv: weight", device.resident(weight), (channels, taps))
     past = floats(device, "causal_conv: history", history, (history.shape[0], (taps - 1) * dilation, channels))
     runs = integers(device, "causal_conv: segments", rows.segments, (segments, 3))
+    held = held_segments(device, "causal_conv", rows)
     across = blocks_for(channels)[0]
     if num_rows <= MOST_ROWS:
         device.launch(
-            FEW, (across, segments, 1), THREADS, 0, source, w, past, out.data_ptr(), runs, channels, taps, dilation
+            FEW,
+            (across, segments, 1),
+            THREADS,
+            0,
+            source,
+            w,
+            past,
+            out.data_ptr(),
+            runs,
+            held,
+            channels,
+            taps,
+            dilation,
         )
         return out
     pieces = -(-num_rows // ROWS_EACH)
     sizes = (segments, num_rows, ROWS_EACH, channels, taps, dilation)
     device.launch(MANY, (across, pieces, 1), THREADS, 0, source, w, past, out.data_ptr(), runs, *sizes)
-    device.launch(CARRY, (across, segments, 1), THREADS, 0, source, past, runs, channels, taps, dilation)
+    device.launch(CARRY, (across, segments, 1), THREADS, 0, source, past, runs, held, channels, (taps - 1) * dilation)
     return out
+
+
+def carry_rows(device: Device, x: torch.Tensor, history: torch.Tensor, rows: Rows) -> None:
+    """See Ops.carry_rows; ValueError when shapes do not fit."""
+    (num_rows, channels), (slots, span, _), segments = x.shape, history.shape, rows.segments.shape[0]
+    source = floats(device, "carry_rows: x", x, (num_rows, channels))
+    past = floats(device, "carry_rows: history", history, (slots, span, channels))
+    runs = integers(device, "carry_rows: segments", rows.segments, (segments, 3))
+    grid = (blocks_for(channels)[0], segments, 1)
+    device.launch(CARRY, grid, THREADS, 0, source, past, runs, 0, channels, span)

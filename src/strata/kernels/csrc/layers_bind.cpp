@@ -23,7 +23,8 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// Segments follow each other from row 0 to the last, with a slot of its own each.
+// Segments follow each other, with a slot of its own each. Rows between them belong to nobody: rows that did not come to
+// count are left out when a state goes on over the others.
 void check_segments(const int32_t* segments, int64_t count, int64_t rows, int64_t slots) {
     int64_t next = 0;
     std::vector<bool> used(slots, false);
@@ -32,16 +33,14 @@ void check_segments(const int32_t* segments, int64_t count, int64_t rows, int64_
         if (slot < 0 || slot >= slots)
             throw std::out_of_range("segment " + std::to_string(i) + ": slot " + std::to_string(slot) +
                                     " is outside 0 .. " + std::to_string(slots - 1));
-        if (first != next || length < 1 || used[slot])
+        if (first < next || length < 1 || length > rows - first || used[slot])
             throw std::invalid_argument("segment " + std::to_string(i) + " (slot " + std::to_string(slot) + ", rows " +
                                         std::to_string(first) + " + " + std::to_string(length) +
-                                        ") does not follow row " + std::to_string(next) +
-                                        " or names a slot a second time");
+                                        ") does not lie between rows " + std::to_string(next) + " and " +
+                                        std::to_string(rows) + " or names a slot a second time");
         used[slot] = true;
-        next += length;
+        next = first + length;
     }
-    if (next != rows)
-        throw std::invalid_argument("segments cover " + std::to_string(next) + " of " + std::to_string(rows) + " rows");
 }
 
 float* reserve(Native& native, int64_t floats) {
@@ -49,9 +48,11 @@ float* reserve(Native& native, int64_t floats) {
 }
 
 void causal_conv(Native& native, uintptr_t x, uintptr_t weight, uintptr_t history, uintptr_t out, uintptr_t segments,
-                 int64_t num_segments, int64_t slots, int64_t rows, int64_t channels, int64_t taps, int64_t dilation) {
+                 uintptr_t held, int64_t num_segments, int64_t slots, int64_t rows, int64_t channels, int64_t taps,
+                 int64_t dilation) {
     const ConvCall call = {at<const float>(x), at<const float>(weight), at<float>(history), at<float>(out),
-                           at<const int32_t>(segments), rows, num_segments, channels, taps, dilation};
+                           at<const int32_t>(segments), at<const int32_t>(held), rows, num_segments, channels, taps,
+                           dilation};
     native.run("causal_conv", [=](Native& n) {
         check_segments(call.segments, num_segments, rows, slots);
         std::lock_guard<std::mutex> lock(n.busy());
@@ -59,16 +60,26 @@ void causal_conv(Native& native, uintptr_t x, uintptr_t weight, uintptr_t histor
     });
 }
 
+void carry_rows(Native& native, uintptr_t x, uintptr_t history, uintptr_t segments, int64_t num_segments, int64_t slots,
+                int64_t rows, int64_t channels, int64_t span) {
+    const CarryCall call = {at<const float>(x), at<float>(history), at<const int32_t>(segments), num_segments, channels,
+                            span};
+    native.run("carry_rows", [=](Native& n) {
+        check_segments(call.segments, num_segments, rows, slots);
+        pick_conv_kernels(n.isa()).carry(n.pool(), call);
+    });
+}
+
 void delta_rule(Native& native, uintptr_t qkv, uintptr_t beta, uintptr_t decay, uintptr_t state, uintptr_t out,
-                uintptr_t segments, int64_t num_segments, int64_t slots, int64_t rows, int64_t key_heads,
+                uintptr_t segments, uintptr_t held, int64_t num_segments, int64_t slots, int64_t rows, int64_t key_heads,
                 int64_t value_heads, int64_t key_dim, int64_t value_dim, bool tiled, float eps, float scale) {
     const DeltaCall call = {at<const float>(qkv), at<const float>(beta), at<const float>(decay), at<float>(state),
-                            at<float>(out), at<const int32_t>(segments), rows, num_segments, key_heads, value_heads,
-                            key_dim, value_dim, tiled, eps, scale};
+                            at<float>(out), at<const int32_t>(segments), at<const int32_t>(held), rows, num_segments,
+                            key_heads, value_heads, key_dim, value_dim, tiled, eps, scale};
     native.run("delta_rule", [=](Native& n) {
         check_segments(call.segments, num_segments, rows, slots);
         std::lock_guard<std::mutex> lock(n.busy());
-        pick_delta_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim)));
+        pick_delta_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim, value_dim)));
     });
 }
 
@@ -132,6 +143,7 @@ void stream_add(Native& native, uintptr_t residual, uintptr_t y, uintptr_t gates
 void bind_layers(nb::module_& m) {
     using Free = nb::call_guard<nb::gil_scoped_release>;
     m.def("causal_conv", &causal_conv, Free());
+    m.def("carry_rows", &carry_rows, Free());
     m.def("delta_rule", &delta_rule, Free());
     m.def("route", &route, Free());
     m.def("rms_norm", &rms_norm, Free());

@@ -88,8 +88,14 @@ STRATA_INLINE void conv_any(const Source& source, int64_t t, int64_t dilation, i
     for (int64_t c = 0; c < width; ++c) out[c] = silu(acc[c]);
 }
 
+// The history of one block of channels moves on by a segment's rows.
+STRATA_INLINE void carry_block(const Source& source, float* past, int64_t length, int64_t width) {
+    for (int64_t i = 0; i < source.span; ++i)  // row i is read before it is overwritten: sources lie ahead
+        memcpy(past + i * source.stride, source.row(length + i), static_cast<size_t>(width) * sizeof(float));
+}
+
 // One block of channels of one segment; `width` <= kConvChannels.
-void conv_block(const ConvCall& call, const int32_t* segment, int64_t channel, int64_t width, float* weights) {
+void conv_block(const ConvCall& call, const int32_t* segment, bool held, int64_t channel, int64_t width, float* weights) {
     const int64_t span = (call.taps - 1) * call.dilation, first = segment[1], length = segment[2];
     float* past = call.history + segment[0] * span * call.channels + channel;
     const Source source = {past, call.x + first * call.channels + channel, span, call.channels};
@@ -101,8 +107,7 @@ void conv_block(const ConvCall& call, const int32_t* segment, int64_t channel, i
         else
             conv_any(source, t, call.dilation, call.taps, weights, out, width);
     }
-    for (int64_t i = 0; i < span; ++i)  // row i is read before it is overwritten: sources lie ahead
-        memcpy(past + i * call.channels, source.row(length + i), static_cast<size_t>(width) * sizeof(float));
+    if (!held) carry_block(source, past, length, width);
 }
 
 void conv(Pool& pool, const ConvCall& call, float* scratch) {
@@ -111,14 +116,27 @@ void conv(Pool& pool, const ConvCall& call, float* scratch) {
     pool.parallel_for(chunks, [&](int chunk, int worker) {
         for (int64_t u = chunk_begin(units, chunks, chunk); u < chunk_begin(units, chunks, chunk + 1); ++u) {
             const int64_t channel = u % blocks * kConvChannels, left = call.channels - channel;
-            conv_block(call, call.segments + u / blocks * 3, channel, left < kConvChannels ? left : kConvChannels,
-                       scratch + worker * conv_floats(call.taps));
+            conv_block(call, call.segments + u / blocks * 3, call.held && call.held[u / blocks], channel,
+                       left < kConvChannels ? left : kConvChannels, scratch + worker * conv_floats(call.taps));
+        }
+    });
+}
+
+void carry(Pool& pool, const CarryCall& call) {
+    const int chunks = chunks_for(call.num_segments, call.num_segments * call.span * call.channels, pool.threads());
+    pool.parallel_for(chunks, [&](int chunk, int) {
+        for (int64_t s = chunk_begin(call.num_segments, chunks, chunk); s < chunk_begin(call.num_segments, chunks, chunk + 1);
+             ++s) {
+            const int32_t* segment = call.segments + 3 * s;
+            float* past = call.history + segment[0] * call.span * call.channels;
+            carry_block({past, call.x + segment[1] * call.channels, call.span, call.channels}, past, segment[2],
+                        call.channels);
         }
     });
 }
 
 }  // namespace
 
-extern const ConvKernels conv_kernels = {conv};
+extern const ConvKernels conv_kernels = {conv, carry};
 
 }  // namespace strata::STRATA_ISA

@@ -14,12 +14,22 @@ struct ConvCall {
     float* history;           // [slots, (taps - 1) * dilation, channels]
     float* out;               // [rows, channels]
     const int32_t* segments;  // [num_segments, 3]: slot, first row, number of rows
+    const int32_t* held;      // [num_segments]: not 0, the history stays as it is; null: none is held
     int64_t rows, num_segments, channels, taps, dilation;
+};
+
+struct CarryCall {
+    const float* x;           // [rows, channels]
+    float* history;           // [slots, span, channels]
+    const int32_t* segments;  // [num_segments, 3]
+    int64_t num_segments, channels, span;
 };
 
 struct ConvKernels {
     // scratch: per worker conv_floats(taps) floats.
     void (*conv)(Pool&, const ConvCall&, float* scratch);
+    // The histories alone: what `conv` leaves in them. Reads neither weights nor taps.
+    void (*carry)(Pool&, const CarryCall&);
 };
 STRATA_VARIANTS(ConvKernels, conv_kernels)
 

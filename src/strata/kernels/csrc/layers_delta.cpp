@@ -55,6 +55,7 @@ struct Held {
     float* beta;   // [kDeltaRows]
     float* decay;  // [kDeltaRows]
     float* block;  // [key_dim][kDeltaColumns]
+    bool stays;    // the head's state stays as it is
 };
 
 constexpr int kColumnParts = kDeltaColumns / W;
@@ -108,7 +109,8 @@ STRATA_INLINE Columns pass_row(float* block, int64_t key_dim, const float* q, co
     return read;
 }
 
-// Ends the last row: the updated block goes back to `state`.
+// Ends the last row: the updated block goes back to `state`, unless that is held as it was.
+template <bool held>
 STRATA_INLINE Columns end_rows(const float* block, float* state, int64_t stride, const float* ahead, int64_t key_dim,
                                const float* q, const float* k, const Columns& change) {
     Columns sum = columns_zero();
@@ -117,7 +119,7 @@ STRATA_INLINE Columns end_rows(const float* block, float* state, int64_t stride,
         __builtin_prefetch(ahead + (key_dim + i) * 16, 0, 2);
         for (int c = 0; c < kColumnParts; ++c) {
             const V s = vfma(key, change.part[c], vload(block + i * kDeltaColumns + c * W));
-            vstore(state + i * stride + c * W, s);
+            if constexpr (!held) vstore(state + i * stride + c * W, s);
             sum.part[c] = vfma(s, query, sum.part[c]);
         }
     }
@@ -144,7 +146,8 @@ STRATA_INLINE void run_columns(const Held& held, int64_t key_dim, float* state, 
         if (t + 1 < n)
             read = pass_row(held.block, key_dim, q, k, held.decay[t + 1], change, sum);
         else
-            sum = end_rows(held.block, state, stride, ahead, key_dim, q, k, change);
+            sum = held.stays ? end_rows<true>(held.block, state, stride, ahead, key_dim, q, k, change)
+                             : end_rows<false>(held.block, state, stride, ahead, key_dim, q, k, change);
         for (int c = 0; c < kColumnParts; ++c) vstore(out + t * out_stride + c * W, sum.part[c]);
     }
 }
@@ -168,7 +171,7 @@ void run_rows(const DeltaCall& call, const Head& head, const Held& held, int64_t
             copy_rows(held.block, kDeltaColumns, head.state + column, stride, call.key_dim, width);
             copy_rows(held.v, kDeltaColumns, v, head.row_width, n, width);
             run_columns(held, call.key_dim, held.block, kDeltaColumns, held.block, held.v, kDeltaColumns, n);
-            copy_rows(head.state + column, stride, held.block, kDeltaColumns, call.key_dim, width);
+            if (!held.stays) copy_rows(head.state + column, stride, held.block, kDeltaColumns, call.key_dim, width);
             copy_rows(out, head.out_stride, held.v, kDeltaColumns, n, width);
         }
     }
@@ -200,25 +203,32 @@ STRATA_INLINE void fetch_row(const DeltaCall& call, const Head& head, int64_t at
     for (int64_t i = 0; i < call.value_dim; i += 16) __builtin_prefetch(head.v + at + i, 0, 2);
 }
 
-void run_head(const DeltaCall& call, const int32_t* segment, int64_t h, float* scratch) {
+void run_head(const DeltaCall& call, const int32_t* segment, bool stays, int64_t h, float* scratch) {
     const int64_t keys = call.key_heads * call.key_dim;
     const int64_t key_head = call.tiled ? h % call.key_heads : h / (call.value_heads / call.key_heads);
     const float* base = call.qkv;
-    const Head head = {call.state + (segment[0] * call.value_heads + h) * call.key_dim * call.value_dim,
-                       base + key_head * call.key_dim,
-                       base + keys + key_head * call.key_dim,
-                       base + 2 * keys + h * call.value_dim,
-                       call.beta + h,
-                       call.decay + h,
-                       call.out + h * call.value_dim,
-                       2 * keys + call.value_heads * call.value_dim,
-                       call.value_heads,
-                       call.value_heads * call.value_dim};
+    Head head = {call.state + (segment[0] * call.value_heads + h) * call.key_dim * call.value_dim,
+                 base + key_head * call.key_dim,
+                 base + keys + key_head * call.key_dim,
+                 base + 2 * keys + h * call.value_dim,
+                 call.beta + h,
+                 call.decay + h,
+                 call.out + h * call.value_dim,
+                 2 * keys + call.value_heads * call.value_dim,
+                 call.value_heads,
+                 call.value_heads * call.value_dim};
     float* at = scratch;
     auto take = [&at](int64_t count) { return at += count, at - count; };
-    const Held held = {take(kDeltaRows * call.key_dim), take(kDeltaRows * call.key_dim),
-                       take(kDeltaRows * kDeltaColumns), take(kDeltaRows), take(kDeltaRows),
-                       take(kDeltaColumns * call.key_dim)};
+    Held held = {take(kDeltaRows * call.key_dim), take(kDeltaRows * call.key_dim),
+                 take(kDeltaRows * kDeltaColumns), take(kDeltaRows), take(kDeltaRows),
+                 take(kDeltaColumns * call.key_dim), stays};
+    if (stays && segment[2] > kDeltaRows) {  // parts of the rows that follow each other need what they write
+        float* copy = take(call.key_dim * call.value_dim);
+        memcpy(copy, head.state, static_cast<size_t>(call.key_dim * call.value_dim) * sizeof(float));
+        head.state = copy;
+        stays = false;
+        held.stays = false;
+    }
     const int64_t end = segment[1] + segment[2];
     for (int64_t row = segment[1]; row < end; row += kDeltaRows) {
         const int64_t n = end - row < kDeltaRows ? end - row : kDeltaRows;
@@ -231,7 +241,7 @@ void run_head(const DeltaCall& call, const int32_t* segment, int64_t h, float* s
             held.decay[t] = head.decay[(row + t) * head.gate_stride];
         }
         int64_t column = 0;
-        if (n == 1) {
+        if (n == 1 && !stays) {
             column = step_columns<8>(call, head, held.q, held.k, row, column);
             column = step_columns<4>(call, head, held.q, held.k, row, column);
             column = step_columns<2>(call, head, held.q, held.k, row, column);
@@ -245,8 +255,8 @@ void delta(Pool& pool, const DeltaCall& call, float* scratch) {
     const int chunks = chunks_for(units, call.rows * call.value_heads * call.key_dim * call.value_dim, pool.threads());
     auto run = [&](int chunk, int worker) {
         for (int64_t u = chunk_begin(units, chunks, chunk); u < chunk_begin(units, chunks, chunk + 1); ++u)
-            run_head(call, call.segments + u / call.value_heads * 3, u % call.value_heads,
-                     scratch + worker * delta_floats(call.key_dim));
+            run_head(call, call.segments + u / call.value_heads * 3, call.held && call.held[u / call.value_heads],
+                     u % call.value_heads, scratch + worker * delta_floats(call.key_dim, call.value_dim));
     };
     pool.parallel_for(chunks, run);
 }

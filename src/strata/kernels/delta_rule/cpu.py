@@ -5,7 +5,7 @@ import math
 import torch
 
 from strata.kernels import _native
-from strata.kernels.addresses import floats, integers
+from strata.kernels.addresses import floats, held_segments, integers
 from strata.kernels.native import Native
 from strata.kernels.ops import HeadPairing
 from strata.kernels.views import Rows
@@ -36,6 +36,7 @@ def delta_rule(
         floats("delta_rule: state", state, state.shape),
         out.data_ptr(),
         integers("delta_rule: segments", rows.segments, (segments, 3)),
+        held_segments("delta_rule", rows),
         segments,
         slots,
         num_rows,

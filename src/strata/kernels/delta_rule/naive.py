@@ -8,6 +8,8 @@ Per row and value head, with S [dk, dv]:
 4. `d[c] = beta (v[c] - m[c])`, one rounding each;
 5. `S[i, c] = fma(k[i], d[c], S[i, c])`;
 6. `o[c] = fma(S[i, c], q[i], o[c])` for i in order, from +0.
+
+Of a held segment the state is what it was before.
 """
 
 import math
@@ -18,7 +20,7 @@ import torch
 from strata.kernels.exact import fma
 from strata.kernels.norm.naive import Array, l2_scaled
 from strata.kernels.ops import HeadPairing
-from strata.kernels.views import Rows
+from strata.kernels.views import Rows, held_flags
 
 
 def paired_heads(key_heads: int, value_heads: int, pairing: HeadPairing) -> list[int]:
@@ -72,7 +74,8 @@ def delta_rule(
     k = l2_scaled(halves[:, 1], eps, 1.0)[:, served_by]
     v = source[:, keys_end:].reshape(num_rows, value_heads, value_dim)
     out = np.empty((num_rows, value_heads, value_dim), np.float32)
-    for slot, first, length in rows.segments.tolist():
+    for (slot, first, length), held in zip(rows.segments.tolist(), held_flags(rows), strict=True):
+        here = memory[slot].copy() if held else memory[slot]
         for t in range(first, first + length):
-            out[t] = _advance(memory[slot], (q[t], k[t], v[t]), beta.numpy()[t], decay.numpy()[t])
+            out[t] = _advance(here, (q[t], k[t], v[t]), beta.numpy()[t], decay.numpy()[t])
     return torch.from_numpy(out)

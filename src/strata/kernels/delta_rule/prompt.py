@@ -4,7 +4,7 @@ import torch
 
 from strata.kernels.delta_rule import gpu
 from strata.kernels.device import GROUP, Device, Kernel
-from strata.kernels.device_addresses import floats, integers
+from strata.kernels.device_addresses import floats, held_segments, integers
 from strata.kernels.ops import HeadPairing
 from strata.kernels.views import Rows
 
@@ -46,6 +46,7 @@ def delta_rule(
         floats(device, "delta_rule: state", state, (slots, value_heads, key_dim, value_dim)),
         out.data_ptr(),
         integers(device, "delta_rule: segments", rows.segments, (segments, 3)),
+        held_segments(device, "delta_rule", rows),
         key_heads,
         value_heads,
         key_dim,

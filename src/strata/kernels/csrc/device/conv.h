@@ -47,7 +47,7 @@ STRATA_INLINE void carry(const Column& column, float* past, int64_t length) {
 
 // One thread a channel of a segment, all rows and then the history: for a few rows. Grid: x channels, y segments.
 STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, float* out, const int32_t* segments,
-                         int64_t channels, int64_t taps, int64_t dilation)) {
+                         const int32_t* held, int64_t channels, int64_t taps, int64_t dilation)) {
     in_turn();
     const int64_t c = element();
     if (c >= channels) return;
@@ -57,7 +57,7 @@ STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, fl
     const Column column = {past, x + first * channels + c, span, channels};
     for (int64_t t = 0; t < length; ++t)
         out[(first + t) * channels + c] = conv_at(column, weight + c * taps, t, taps, dilation);
-    carry(column, past, length);
+    if (!held || !held[block_y()]) carry(column, past, length);
 }
 
 // One thread a channel of `each` rows, for many rows; conv_carry follows. Grid: x channels, y pieces of all rows.
@@ -76,13 +76,13 @@ STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* hist
     }
 }
 
-STRATA_KERNEL(conv_carry, (const float* x, float* history, const int32_t* segments, int64_t channels, int64_t taps,
-                           int64_t dilation)) {
+// The histories of `span` rows move on by the segments that are not held. Grid: x channels, y segments.
+STRATA_KERNEL(conv_carry, (const float* x, float* history, const int32_t* segments, const int32_t* held,
+                           int64_t channels, int64_t span)) {
     in_turn();
     const int64_t c = element();
-    if (c >= channels) return;
+    if (c >= channels || (held && held[block_y()])) return;
     const int32_t* segment = segments + 3 * block_y();
-    const int64_t span = (taps - 1) * dilation;
     float* past = history + segment[0] * span * channels + c;
     carry({past, x + segment[1] * channels + c, span, channels}, past, segment[2]);
 }

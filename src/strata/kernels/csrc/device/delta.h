@@ -77,7 +77,7 @@ STRATA_KERNEL(delta_normalise, (const float* qkv, float* y, int64_t rows, int64_
 // Segment y's rows on 32 columns of a head. Grid: x column groups of all value heads, y segments; blocks of 32.
 // qk [rows, ..]: `ready`, normalised rows of qk_width values, q then k; otherwise qkv itself.
 STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
-                                  float* out, const int32_t* segments, int64_t key_heads, int64_t value_heads,
+                                  float* out, const int32_t* segments, const int32_t* held, int64_t key_heads, int64_t value_heads,
                                   int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t ready, int64_t tiled,
                                   float eps, float scale)) {
     in_turn();
@@ -142,12 +142,13 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
     const float* q = shared_q + (t & 1) * dim;
     const float* k = shared_k + (t & 1) * dim;
     const float change = rate * (value - read);
+    const bool write = on && !(held && held[block_y()]);
     float sum = 0.0f;
     UNROLL
     for (int i = 0; i < dim; ++i) {
         s[i] = fma(k[i], change, s[i]);
         sum = fma(s[i], q[i], sum);
-        if (on) place[i * columns] = s[i];
+        if (write) place[i * columns] = s[i];
     }
     if (on) to[t * value_heads * columns] = sum;
 }

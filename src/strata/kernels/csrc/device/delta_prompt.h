@@ -111,8 +111,9 @@ STRATA_INLINE DeltaSums step_row(DeltaState& state, int half, const DeltaKeys& k
 // The arguments of delta_rule (delta.h) with normalised qk; keys of a multiple of 8 dims, up to 128, and values of a
 // multiple of 32. Grid: x column groups of all value heads, y segments; blocks of 64.
 STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
-                                    float* out, const int32_t* segments, int64_t key_heads, int64_t value_heads,
-                                    int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t tiled)) {
+                                    float* out, const int32_t* segments, const int32_t* held, int64_t key_heads,
+                                    int64_t value_heads, int64_t key_dim, int64_t value_dim, int64_t qk_width,
+                                    int64_t tiled)) {
     SHARED(DeltaRows, chunks, delta_slots);
     SHARED(float, nothing, delta_half);
     if (thread_x() < delta_half) nothing[thread_x()] = 0.0f;
@@ -158,6 +159,7 @@ STRATA_KERNEL_OF(64, delta_prompt, (const float* qkv, const float* qk, const flo
     keys.k = keys.k_before;
     const DeltaSums last = step_row(mine, half, keys, d, 1.0f);
     if (upper) to[0] = last.o;
+    if (held && held[block_y()]) return;
     UNROLL
     for (int i = 0; i < half; ++i) place[i * columns] = mine.left[i];
 }

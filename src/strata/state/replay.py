@@ -1,0 +1,101 @@
+"""Runs the rows of held windows that came to count into the recurrent states: op by op, or as a recorded program."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import torch
+
+from strata.core.errors import EngineError
+from strata.kernels.ops import Ops
+from strata.kernels.step_program import StepProgram, Workspace
+from strata.kernels.views import Rows
+from strata.state.journal import Journal, Replay
+from strata.state.layout import DeltaLayout
+from strata.state.memory import Memory, Mirror
+
+T = TypeVar("T")
+
+Run = tuple[int, int, int]
+"""(slot, first row of the step, number of rows)"""
+
+
+class Delta(NamedTuple):
+    """The delta net of one layer."""
+
+    layer: int
+    conv: torch.Tensor
+    state: torch.Tensor
+    layout: DeltaLayout
+
+
+class Ngram(NamedTuple):
+    """The n-gram embedding of one layer."""
+
+    layer: int
+    history: torch.Tensor
+
+
+class Recurrences:
+    """All recurrent states of the slots."""
+
+    def __init__(self, deltas: Sequence[Delta], ngrams: Sequence[Ngram], memory: Memory) -> None:
+        self.deltas = tuple(deltas)
+        self.ngrams = tuple(ngrams)
+        self.memory = memory
+        self.workspace: Workspace | None = None
+        """Not that of the step, whose results are still to be read."""
+
+    @property
+    def host_bytes(self) -> int:
+        """Bytes of the host's memory that replays work in."""
+        return 0 if self.workspace is None else self.workspace.nbytes
+
+    def advance(self, journal: Journal, runs: Sequence[Run], ops: Ops) -> None:
+        """Let the states go on over these rows of the step; EngineError when a layer kept no journal of it."""
+        if not runs or not (self.deltas or self.ngrams):
+            return
+        count = len(runs)
+        known = journal.replays.get(count)
+        segments = self.memory.mirror(count, 3, dtype=torch.int32) if known is None else known.segments
+        segments.host.numpy()[:] = sorted(runs, key=lambda run: run[1])
+        segments.publish()
+        if known is not None:
+            known.program.run()
+            return
+        self.workspace = self.workspace or ops.workspace()
+        program = self._program_for(journal, count, self.workspace)
+        if program is None:
+            with self.workspace.step():
+                self._run(journal, segments, ops)
+            return
+        with program.recording():
+            self._run(journal, segments, ops)
+        journal.replays[count] = Replay(program, segments)
+        if not program.runs_while_recording:
+            program.run()
+
+    def _program_for(self, journal: Journal, count: int, workspace: Workspace) -> StepProgram | None:
+        """What to record with; None when it runs op by op."""
+        program = workspace.program() if journal.lasting else None
+        if program is None or program.runs_while_recording or count in journal.ran:
+            return program
+        journal.ran.add(count)
+        return None
+
+    def _run(self, journal: Journal, segments: Mirror, ops: Ops) -> None:
+        nowhere = torch.empty(0, dtype=torch.int32, device=self.memory.device)
+        rows = Rows(nowhere, nowhere, segments.device)
+        for layer, history in self.ngrams:
+            ops.carry_rows(written(journal.layers[layer].ngram, layer), history, rows)
+        for layer, conv, state, layout in self.deltas:
+            of = journal.layers[layer]
+            ops.carry_rows(written(of.conv, layer), conv, rows)
+            qkv, beta, decay = written(of.rule, layer)
+            ops.delta_rule(qkv, beta, decay, state, rows, layout.key_heads, layout.pairing, layout.eps)
+
+
+def written(journal: T | None, layer: int) -> T:
+    """What a layer wrote down in the step; EngineError when it did not."""
+    if journal is None:
+        raise EngineError(f"layer {layer} kept no journal of the step, its state cannot go on")
+    return journal
