@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strata.speculate.acceptance import Acceptance
@@ -17,6 +17,7 @@ def test_before_anything_is_known_priors_and_the_drafters_word_count():
     assert acceptance.chances(0, (0.5, 0.5, 0.3, 1.0)) == pytest.approx((0.5, 0.25))
 
 
+@settings(deadline=None)
 @given(rate=st.sampled_from([0.1, 0.5, 0.9]), seed=st.integers(0, 99))
 def test_shares_are_learned_whatever_the_drafter_says(rate, seed):
     acceptance, draws = Acceptance((0.6,)), random.Random(seed)

@@ -27,7 +27,7 @@ from strata.runtime.drafts import Drafting
 from strata.runtime.outcome import Outcome
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
-from strata.speculate.chooser import common
+from strata.speculate.offer import common
 
 WARM = 4
 """Rounds that do not count."""

@@ -24,7 +24,7 @@ from strata.runtime.keeping import Keeping
 from strata.runtime.outcome import Outcome
 from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
-from strata.speculate.chooser import common
+from strata.speculate.offer import common
 
 NAME = "drafts on = drafts off, prefixes kept or not, in 1 and 8 slots"
 SLOTS = (1, 8)

@@ -7,14 +7,16 @@ checked: so what is not used now is known when it becomes worth it. Pure.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 
 from strata.speculate.acceptance import Acceptance
 from strata.speculate.costs import Costs
-from strata.speculate.depth import Depths, best_depths, chain
+from strata.speculate.depth import Chances, Depths, best_depths, chain
 from strata.speculate.drafter import Ask, Drafter, Proposal
+from strata.speculate.offer import Counts, Found, Offer, common
 from strata.speculate.rest import Rest
+from strata.speculate.trials import Trials
 
 CHEAP_MOST = 16
 """Drafts of one slot at most."""
@@ -27,31 +29,6 @@ MARGIN = 1.03
 """What drafts must promise over doing without: they also cost what no step shows."""
 MARGIN_TOGETHER = 1.15
 """The same where several slots decode: whoever ends sooner leaves the others with fewer to share a step with."""
-
-
-@dataclass(slots=True)
-class Offer:
-    """What was proposed for a slot in the step under way."""
-
-    made: dict[str, Proposal] = field(default_factory=dict)
-    """By drafter."""
-    source: str = ""
-    """Whose drafts are checked."""
-    checked: int = 0
-
-
-@dataclass(slots=True)
-class Counts:
-    """Of one drafter, by depth."""
-
-    offered: dict[int, int] = field(default_factory=dict)
-    accepted: dict[int, int] = field(default_factory=dict)
-
-    def add(self, checked: int, accepted: int) -> None:
-        """`checked` drafts were in a window, the first `accepted` of them became part of the answer."""
-        for counts, most in ((self.offered, checked), (self.accepted, accepted)):
-            for depth in range(1, most + 1):
-                counts[depth] = counts.get(depth, 0) + 1
 
 
 class Chooser:
@@ -73,6 +50,7 @@ class Chooser:
         self.idle: dict[int, int] = {}
         """By slot: steps without the costly drafter."""
         self.rest = Rest()
+        self.trials = Trials()
         self.offers: dict[int, Offer] = {}
         self.last: Depths | None = None
         """The last choice, for whoever looks on."""
@@ -125,18 +103,32 @@ class Chooser:
                 continue
             best[slot] = (self.costly or "", proposal, slot)
         chances = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
-        self.last = best_depths(len(caps), chances, self.costs.step_s)
-        if self.last.rate <= (MARGIN if len(caps) == 1 else MARGIN_TOGETHER) * plain.rate:
-            self.last = plain
+        self.last = self._best(len(caps), chances, plain)
         return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
 
-    def _offer(self, found: "Found", count: int) -> tuple[int, ...]:
+    def _best(self, slots: int, chances: Chances, plain: Depths) -> Depths:
+        """By what steps cost; or a trial of more rows than were ever run, where that might be better still."""
+        margin = MARGIN if slots == 1 else MARGIN_TOGETHER
+        best = best_depths(slots, chances, self.costs.step_s)
+        if best.rate <= margin * plain.rate:
+            best = plain
+        self.trials.step()
+        if slots + sum(map(len, chances.values())) <= self.costs.most_known():
+            return best
+        hoped = best_depths(slots, chances, self.costs.hoped_s)
+        rows = slots + sum(hoped.drafts.values())
+        if hoped.rate <= margin * best.rate or rows <= self.costs.most_known():
+            return best
+        seconds = self.costs.step_s(rows)
+        return replace(hoped, seconds=seconds) if self.trials.take(seconds / plain.seconds - 1) else best
+
+    def _offer(self, found: Found, count: int) -> tuple[int, ...]:
         name, proposal, slot = found
         offer = self.offers[slot]
         offer.source, offer.checked = name, min(count, len(proposal.tokens))
         return proposal.tokens[:count]
 
-    def _ask_cheap(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, "Found"]:
+    def _ask_cheap(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, Found]:
         """The best proposal of each slot that costs nothing."""
         best: dict[int, Found] = {}
         for name in self.cheap:
@@ -149,7 +141,7 @@ class Chooser:
                 best[slot] = found
         return best
 
-    def _chances(self, found: "Found") -> tuple[float, ...]:
+    def _chances(self, found: Found) -> tuple[float, ...]:
         name, proposal, slot = found
         return self.acceptance[name].chances(slot, proposal.confidence)
 
@@ -158,13 +150,13 @@ class Chooser:
         slots = round(plain.tokens)
         return plain.rate * (self.costs.step_s(slots + 1) - self.costs.step_s(slots))
 
-    def _gain(self, found: "Found", plain: Depths) -> float:
+    def _gain(self, found: Found, plain: Depths) -> float:
         """Tokens that a proposal is expected to bring beyond what its rows cost."""
         row = self._row_tokens(plain)
         return sum(max(0.0, chance - row) for chance in self._chances(found))
 
     def _costly_slots(
-        self, known: Sequence[int], caps: Mapping[int, int], best: Mapping[int, "Found"], plain: Depths
+        self, known: Sequence[int], caps: Mapping[int, int], best: Mapping[int, Found], plain: Depths
     ) -> dict[int, int]:
         """Slots for which the costly drafter is worth its time, with the depth it may go to; or is due for a trial."""
         if not known:
@@ -227,7 +219,7 @@ class Chooser:
         return found
 
     def _fixed(
-        self, caps: Mapping[int, int], pending: Mapping[int, int], best: Mapping[int, "Found"]
+        self, caps: Mapping[int, int], pending: Mapping[int, int], best: Mapping[int, Found]
     ) -> dict[int, tuple[int, ...]]:
         """As many drafts as there should be: looked up where that is nearly sure, else the costly drafter's."""
         assert self.fixed is not None
@@ -278,20 +270,6 @@ class Chooser:
             "rests": self.rest.rests,
             "last": {} if self.last is None else {str(slot): count for slot, count in self.last.drafts.items()},
         }
-
-
-Found = tuple[str, Proposal, int]
-"""(drafter, its proposal, slot)"""
-
-
-def common(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many leading tokens are equal."""
-    count = 0
-    for a, b in zip(left, right, strict=False):
-        if a != b:
-            break
-        count += 1
-    return count
 
 
 def _always(confidence: Sequence[float]) -> bool:

@@ -18,6 +18,8 @@ MOST_WEIGHT = 20.0
 """Steps of one row count that are remembered."""
 FADE = 0.995
 """What is left of that with every other step: an unlucky measurement is tried again one day."""
+KNOWN = 0.25
+"""Steps, as far as they are remembered, that make a row count known."""
 FAST = 0.1
 """How much of what a step tells of the base is believed."""
 DRAFT_FAST = 0.25
@@ -72,6 +74,20 @@ class Costs:
         if self.fixed_s is not None:
             return self.fixed_s[rows] + price
         return (1.0 if self.base_s is None else self.base_s) * self.shape(rows) + price
+
+    def most_known(self) -> int:
+        """The most rows of which something is known."""
+        if self.fixed_s is not None:
+            return max(self.fixed_s)
+        return max((rows for rows, seen in self.seen.items() if seen.weight >= KNOWN), default=0)
+
+    def hoped_s(self, rows: int) -> float:
+        """The least that a step of more rows than are known may take: as long as one of those, but for prices."""
+        most = self.most_known()
+        if rows <= most or self.fixed_s is not None or not most:
+            return self.step_s(rows)
+        dearer = self.routing.price_s * (self.routing.distinct(rows) - self.routing.distinct(most))
+        return min(self.step_s(rows), self.step_s(most) + dearer)
 
     def shape(self, rows: int) -> float:
         """Cost of a step of `rows` rows in units of the base."""

@@ -1,0 +1,86 @@
+"""Trials of row counts that nobody knows: found where they pay, and cheap where they do not."""
+
+import random
+
+import pytest
+
+from strata.speculate.chooser import Chooser
+from strata.speculate.costs import Costs, Routing
+from strata.speculate.drafter import Proposal
+from strata.speculate.trials import START, Trials
+
+RATES = (0.8, 0.7, 0.6, 0.6, 0.6)
+SLOTS = 4
+
+
+class Sure:
+    """Proposes five tokens of a known confidence."""
+
+    def begin(self, slot, tokens):
+        pass
+
+    extend = begin
+
+    def forget(self, slot):
+        pass
+
+    rest = forget
+
+    def propose(self, asks):
+        return {slot: Proposal(tuple(range(5)), RATES) for slot in asks}
+
+
+def rate(step_s, steps=600, allowed=START, rates=RATES, seed=1):
+    """Tokens per second of four slots, by steps that take step_s(rows), in units of those without drafts."""
+    draws, costs = random.Random(seed), Costs(Routing(0, 0, 0))
+    chooser = Chooser({"sure": Sure()}, costs)
+    chooser.trials.left = allowed
+    for slot in range(SLOTS):
+        chooser.begin(slot, [])
+    tokens = seconds = 0.0
+    for _ in range(steps):
+        found = chooser.propose(dict.fromkeys(range(SLOTS), 16), dict.fromkeys(range(SLOTS), 1))
+        for slot in range(SLOTS):
+            drafts, right = found.get(slot, ()), 0
+            while right < 5 and draws.random() < rates[right]:
+                right += 1
+            kept = min(right, len(drafts))
+            chooser.checked(slot, [*range(kept), -1 if kept == right else kept])
+            tokens += kept + 1
+        rows = SLOTS + sum(map(len, found.values()))
+        costs.observe_step(rows, step_s(rows))
+        seconds += step_s(rows)
+    return tokens / seconds / (SLOTS / step_s(SLOTS))
+
+
+def jumps(rows):
+    """A dear fifth row, hardly anything for those after the eighth."""
+    return 8.0 if rows <= 4 else 13.0 + 0.3 * (rows - 5)
+
+
+def dear(rows):
+    """Every row costs what the first did."""
+    return 2.0 * rows
+
+
+def test_many_rows_are_found_where_they_pay():
+    assert rate(jumps) > 1.2
+
+
+def test_without_trials_they_are_not_found():
+    """Negative control: a line from one draft each says that further ones do not pay."""
+    assert rate(lambda rows: jumps(rows) * (1.6 if 4 < rows <= 12 else 1), allowed=-1e9) < 1.05
+
+
+def test_where_rows_are_dear_trials_cost_next_to_nothing():
+    assert rate(dear) > 0.97
+    assert rate(dear, rates=(0.1,) * 5) > 0.97
+
+
+def test_the_allowance():
+    trials = Trials()
+    assert trials.take(START) and not trials.take(0.5)
+    for _ in range(60):
+        trials.step()
+    assert trials.take(0.5) and not trials.take(0.5)
+    assert trials.take(-1.0) and trials.left == pytest.approx(0.1)
