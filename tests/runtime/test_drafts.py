@@ -174,6 +174,80 @@ def test_an_answer_ends_at_a_stop_inside_a_draft(name):
         assert events[-1].reason is Reason.STOP and events[-1].generated == at
 
 
+class Leaving:
+    """Runs an engine of two slots in which the client of "greedy" leaves while a window of its drafts is under way."""
+
+    def __init__(self, name, turns):
+        """It leaves during the window number `turns` that has drafts of it."""
+        keeping = Keeping(spacing=Spacing(PAGE, PAGE))
+        drafting = Drafting(depth=6, drafters={"told": Knowing(texts(name))})
+        self.runner = runner_of(name, drafting, 2, keeping=keeping)
+        self.turns, self.step, self.session = turns, self.runner.step, None
+        self.runner.step = self.left
+        self.engine = Engine(self.runner, EngineSettings(scheduler=Settings(chunk_tokens=8)))
+
+    def left(self, windows):
+        """A step, and perhaps the client's leaving before its results are there."""
+        mine = [w for w in windows if w.score > 1 and w.start >= 30 and w.slot == 0]
+        self.turns -= bool(mine)
+        if mine and self.turns == 0:
+            self.session.cancel()
+        return self.step(windows)
+
+    def run(self):
+        """Everything that the one said before it left, and that the other and a next turn say."""
+        asked = requests("leaving")
+        self.engine.start()
+        try:
+            self.session = self.engine.submit(asked["greedy"])
+            other = self.engine.submit(asked["sampled"])
+            said, rest = list(self.session.events()), list(other.events())
+            tokens = tuple(e.token for e in said if isinstance(e, Token))
+            more = Request("again", asked["greedy"].tokens + tokens, LENGTH - len(tokens))
+            again = list(self.engine.submit(more).events())
+        finally:
+            self.engine.stop()
+        return said, rest, again
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3])
+@pytest.mark.parametrize("name", HEADED)
+def test_a_client_that_leaves_inside_a_draft(name, turns):
+    """What it got is the beginning of its answer, others say theirs, and the next turn goes on where it was left."""
+    said, rest, again = Leaving(name, turns).run()
+    expected = [t.token for t in alone(name)["greedy"]]
+    tokens = [e.token for e in said if isinstance(e, Token)]
+    assert said[-1].reason is Reason.CANCEL and 0 < len(tokens) < LENGTH
+    assert tokens == expected[: len(tokens)]
+    assert [e.token for e in rest if isinstance(e, Token)] == [t.token for t in alone(name)["sampled"]]
+    assert tokens + [e.token for e in again if isinstance(e, Token)] == expected
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_a_state_restored_after_a_draft_goes_on_alike(name):
+    """A snapshot taken behind a window that was cut short, restored in another slot and after others used the pages."""
+    ids = (oracle(name).ids * 3)[:100]
+    runner = runner_of(name, Drafting(depth=4, drafters={"told": Knowing([ids])}))
+    length = driven(runner, ids)
+    taken = runner.states.snapshot(1)
+    window = Window(1, length, (ids[length], *[5] * 3), 4)
+    forced(runner, window, 0)
+    runner.states.restore(1, taken)
+    runner.states.restore(2, taken)
+    assert differing(memory(runner, 1), memory(runner, 2)) == []
+    logits = []
+    for slot in (1, 2):
+        logits.append(runner.forward([Window(slot, length, tuple(ids[length : length + 4]), 4)]))
+        runner.states.commit(slot, 2, runner.ops)
+    assert same_bits(*logits)
+    assert differing(memory(runner, 1), memory(runner, 2)) == []
+    # Negative control: one that goes on without the cut's last row differs.
+    runner.states.restore(1, taken)
+    runner.forward([Window(1, length, tuple(ids[length : length + 4]), 4)])
+    runner.states.commit(1, 1, runner.ops)
+    assert differing(memory(runner, 1), memory(runner, 2))
+
+
 def memory(runner, slot):
     """What the slot remembers; of a head's cache all but the last pair, which depends on the token after it."""
     states, length, found = runner.states, runner.states.length[slot], {}
@@ -284,9 +358,9 @@ def read(runner, slot, text):
                 runner.step([Window(slot, first, tuple(text[first:end]), int(end == len(text)))])
 
 
-def test_parked_and_released_states_come_back_with_their_head():
-    """Snapshot-like: released, its pages used by others, and seated again."""
-    name = "qwen4_exp"
+@pytest.mark.parametrize("name", HEADED)
+def test_parked_and_released_states_come_back_with_their_head(name):
+    """After drafts that were right and wrong: released, its pages used by others, and seated again."""
     ids = (oracle(name).ids * 4)[:150]
     runner = runner_of(name)
     length = driven(runner, ids)

@@ -10,6 +10,10 @@ from strata.experts.map import ExpertMap, map_of
 from strata.kernels.ops import Ops
 from strata.kernels.rendezvous.naive import Tier
 from strata.store.experts import ExpertStore
+from strata.store.paging import Paging
+
+PAGE_RATE = 1.5e9
+"""Bytes a second of a mapped file that threads wait for as they touch it, from a fast disk (store/warm.py)."""
 
 
 class CpuExperts:
@@ -18,13 +22,20 @@ class CpuExperts:
     def __init__(self, ops: Ops, store: ExpertStore) -> None:
         self.ops = ops
         self.store = store
+        self.paging = Paging(store)
 
     def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """See `Experts.run`."""
         return self.ops.experts(x, ids, weights, self.store.bank(layer))
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
-        """Nothing to move: the bytes are read where they lie."""
+        """See `Experts.prefetch`: pages of the mapped file that are missing are brought in beside the step."""
+        if forecast:
+            self.paging.ask(forecast)
+
+    def wait_s(self) -> float:
+        """See `Experts.wait_s`."""
+        return self.paging.missing() / PAGE_RATE
 
     def begin_step(self, rows: int) -> None:
         """Nothing to prepare."""
@@ -46,5 +57,5 @@ class CpuExperts:
         return map_of(counts, tiers, {layer: found for layer, found in uses.items() if found})
 
     def status(self) -> dict[str, object]:
-        """Nothing to say."""
-        return {}
+        """See `Experts.status`; empty as long as nothing was asked for."""
+        return {"prefetched": self.paging.asked} if self.paging.asked else {}

@@ -120,6 +120,10 @@ class GpuExperts:
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """See `Experts.prefetch`: nothing is known of the next step that the counts do not tell better."""
 
+    def wait_s(self) -> float:
+        """See `Experts.wait_s`: what has no frame is read in place or computed on the CPU."""
+        return 0.0
+
     def begin_step(self, rows: int) -> None:
         """See `Experts.begin_step`: copies that have landed count from now on."""
         self.cache.land()

@@ -22,6 +22,10 @@ class PlacedExperts:
         """See `Experts.prefetch`."""
         self.inner.prefetch(forecast)
 
+    def wait_s(self) -> float:
+        """See `Experts.wait_s`."""
+        return self.inner.wait_s()
+
     def begin_step(self, rows: int) -> None:
         """See `Experts.begin_step`."""
         self.inner.begin_step(rows)

@@ -23,6 +23,12 @@ class Experts(Protocol):
         """Likely (layer, expert) pairs of the next step; a hint that never changes a result."""
         ...
 
+    def wait_s(self) -> float:
+        """Seconds that an expert of a step is expected to be waited for before it can be read, where `prefetch` could
+        have brought it: 0 when all are at hand.
+        """
+        ...
+
     def begin_step(self, rows: int) -> None:
         """The host is about to start a step of `rows` rows: the last moment to change what it reads."""
         ...

@@ -43,6 +43,10 @@ class TracedExperts:
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """A forecast is the router's: it says nothing about the trace."""
 
+    def wait_s(self) -> float:
+        """See `Experts.wait_s`: nothing is to be foretold."""
+        return 0.0
+
     def end_step(self) -> None:
         """See `Experts.end_step`."""
         self.inner.end_step()

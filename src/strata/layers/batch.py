@@ -28,6 +28,8 @@ class Batch:
     ops: Ops
     tap: Tap | None = None
     mark: Mark | None = None
+    routed: dict[int, torch.Tensor] | None = None
+    """By layer the experts that the rows chose, int32 [T, k], where somebody wants to know; where the step ran."""
     known_angles: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
     """Of every rope that was asked for, by its identity."""
 

@@ -72,6 +72,8 @@ class Moe:
         """The chosen experts of the rows, combined in rank order."""
         ids, weights = batch.ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
+        if batch.routed is not None:
+            batch.routed[self.layer] = ids
         y = self.experts.run(self.layer, x, ids, weights)
         batch.close(f"{self.name}.routed")
         return y

@@ -20,6 +20,7 @@ class Outcome:
     def __init__(self, scored: Scored, memory: Memory) -> None:
         self.logits = scored.logits
         self.rows = scored.rows
+        self.routed = scored.routed
         self.tokens: list[int] | None = None if scored.tokens is None else scored.tokens.tolist()
         self.host: npt.NDArray[np.float32] | None = None
         if self.logits.device.type == "cpu":

@@ -22,6 +22,7 @@ from strata.layers.batch import Tap
 from strata.models.base import Model
 from strata.runtime.apart import Apart
 from strata.runtime.drafts import Drafting, Drafts
+from strata.runtime.foresight import Foresight
 from strata.runtime.host_memory import HostMemory
 from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
@@ -81,6 +82,7 @@ class DeviceRunner:
         self.cache, self.contents = prefix_cache(self.states, keeping or Keeping())
         self.forwarder = Steps(model, ops, self.states, tap)
         self.drafts = Drafts(drafting, model, ops, self.states, self.draft_token)
+        self.foresight = Foresight(model.experts, [layer for layer in model.store.banks if layer < len(model.layouts)])
         self.seats: dict[int, Seat] = {}
         self.steps = 0
         self.rows = 0
@@ -170,9 +172,11 @@ class DeviceRunner:
 
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
         wishes = self.wishes(windows) if self.states.memory.apart else ()
+        self.foresight.before(windows)
         began = time.perf_counter()
         outcome = self._run(windows, wishes)
         results = self._settle(windows, outcome)
+        self.foresight.after(windows, outcome.routed)
         if self.forwarder.replayed:
             self.drafts.stepped(windows, time.perf_counter() - began)
         self.steps += 1
@@ -309,6 +313,7 @@ class DeviceRunner:
             "kept": self.cache.status(),
             "experts": self.model.experts.status(),
             "drafts": self.drafts.status(),
+            "foresight": self.foresight.values(),
             "seconds": self.spent.seconds(),
             "memory": self.memory.values(),
             **({} if self.apart is None else {"device_state_bytes": self.contents.nbytes}),

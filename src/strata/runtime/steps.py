@@ -8,7 +8,7 @@ All steps share one workspace.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,8 @@ class Scored:
     """int32 [N] as the wishes have it, -1 without a choice; None where tokens are chosen on the host."""
     rows: torch.Tensor
     """[T, ...]: the trunk's residual of all rows."""
+    routed: Mapping[int, torch.Tensor]
+    """By layer, int32 [T, k]: the experts that the rows chose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,15 @@ class Steps:
 
     def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> Scored:
         """The step, operation by operation."""
-        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap, mark)
+        routed: dict[int, torch.Tensor] = {}
+        batch = Batch(inputs.tokens, inputs.rows, self.states, self.ops, self.tap, mark, routed)
         residual = rows = self.model.trunk(batch)
         if not shape.scored:
             empty = torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
-            return Scored(empty, None, rows)
+            return Scored(empty, None, rows, routed)
         if shape.scored < shape.rows:
             residual = self.ops.take_rows(residual, inputs.scored)
         logits = self.model.head(residual, batch)
         tokens = self.ops.draw(logits, inputs.draws)
         batch.close("draw")
-        return Scored(logits, tokens, rows)
+        return Scored(logits, tokens, rows, routed)
