@@ -93,6 +93,9 @@ class Knowing:
     def spent(self):
         return None
 
+    def took(self):
+        return 0.0
+
 
 def requests(tag, length=LENGTH):
     ids = oracle("qwen4_exp").ids
@@ -362,7 +365,7 @@ def read(runner, slot, text):
 def test_parked_and_released_states_come_back_with_their_head(name):
     """After drafts that were right and wrong: released, its pages used by others, and seated again."""
     ids = (oracle(name).ids * 4)[:150]
-    runner = runner_of(name)
+    runner = runner_of(name, depth=4)
     length = driven(runner, ids)
     runner.drafts.settle(1)
     before = memory(runner, 1)
@@ -451,12 +454,12 @@ def test_a_head_that_does_not_pay_rests_and_what_it_missed_is_not_taken_for_read
     name = "qwen4_exp"
     runner, ids = runner_of(name), (oracle(name).ids * 3)[:80]
     chooser, head = runner.drafts.chooser, runner.drafts.head
-    chooser.rest.use = 0.0
+    chooser.rest.rests = True
     runner.seat(0, ids[:70], SamplingParams(), 120)
     read(runner, 0, ids[:70])
     assert not head.knows(0) and not head.steps.recorded
     runner.release(0)
-    chooser.rest.use = 1.0
+    chooser.rest.rests = False
     assert runner.seat(1, ids[:75], SamplingParams(), 120).tokens == 70
     assert not head.knows(1)
     assert runner.seat(2, ids[40:70], SamplingParams(), 120).tokens == 0

@@ -8,6 +8,7 @@ from strata.speculate.chooser import COSTLY_MOST, PATIENCE, Chooser
 from strata.speculate.costs import Costs, Routing
 from strata.speculate.drafter import Proposal, Spent
 from strata.speculate.lookup import LookupDrafter
+from strata.speculate.rest import START, Rest
 
 STEPS = {rows: 1.0 + 0.25 * (rows - 1) for rows in range(1, 200)}
 
@@ -19,7 +20,7 @@ class Told:
     """Proposes the tokens it was told of, as many as wished and worth going on for."""
 
     def __init__(self, sure=0.9, spent=QUICK):
-        self.sure, self.took = sure, spent
+        self.sure, self.spent_, self.seconds = sure, spent, 0.0
         self.asked = []
         self.told = {}
 
@@ -41,6 +42,7 @@ class Told:
 
     def propose(self, asks):
         self.asked.append(dict(asks))
+        self.seconds += self.spent_.first_s + self.spent_.more_s
         found = {}
         for slot, ask in asks.items():
             sure = [self.sure]
@@ -50,7 +52,11 @@ class Told:
         return found
 
     def spent(self):
-        return self.took
+        return self.spent_
+
+    def took(self):
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
 
 
 def chooser_of(told, steps=None, price_s=0.0, fixed=None, lookup=False):
@@ -94,21 +100,37 @@ def test_what_does_not_pay_is_tried_now_and_then_and_comes_back():
     told = Told()
     chooser = chooser_of(told)
     run(chooser, 0.0)
-    before, chooser.rest.use = len(told.asked), 1.0
+    before, chooser.rest = len(told.asked), Rest(balance=1e9)
     run(chooser, 0.0, 200)
     assert 2 <= len(told.asked) - before <= 200 // PATIENCE
-    chooser.rest.use = 1.0  # else the sequence that begins now is not read
+    chooser.rest = Rest()
     assert sum(run(chooser, 0.95, 400)) / 200 > 1
+
+
+def test_a_drafter_that_only_costs_stops_reading_within_a_sequence():
+    """What it takes to read along counts too; the loss is what it was given at first, and a step at most."""
+    told = Told(spent=Spent(0.5, 0.0, 0))
+    chooser = chooser_of(told)
+    run(chooser, 0.0, 400)
+    assert chooser.rest.rests and not told.told
+    asked = len(told.asked)
+    assert 0.5 * asked <= START + 1
+    run(chooser, 0.0, 400)
+    assert len(told.asked) == asked
+    told = Told(spent=Spent(0.01, 0.0, 0))
+    chooser = chooser_of(told)
+    run(chooser, 0.9, 400)
+    assert not chooser.rest.rests and chooser.rest.balance > START
 
 
 def test_a_drafter_that_rests_is_neither_told_nor_asked():
     told = Told()
     chooser = chooser_of(told)
-    chooser.rest.use = 0.0
+    chooser.rest.rests = True
     assert set(run(chooser, 0.9)) == {0}
     assert not told.told and not told.asked
     fixed = chooser_of(told, fixed=2)
-    fixed.rest.use = 0.0
+    fixed.rest.rests = True
     assert set(run(fixed, 0.9)) == {2}
 
 

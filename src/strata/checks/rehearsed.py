@@ -71,3 +71,7 @@ class Rehearsed:
 
     def spent(self) -> None:
         """See `Drafter.spent`: nothing to speak of."""
+
+    def took(self) -> float:
+        """See `Drafter.took`: nothing to speak of."""
+        return 0.0

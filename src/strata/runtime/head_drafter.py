@@ -168,6 +168,10 @@ class HeadDrafter:
             tokens[slot].append(token)
             sure[slot].append(share)
 
+    def took(self) -> float:
+        """See `Drafter.took`."""
+        return self.steps.took()
+
     def spent(self) -> Spent | None:
         """See `Drafter.spent`."""
         return self._spent

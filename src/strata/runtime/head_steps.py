@@ -4,6 +4,7 @@ As runtime/steps.py does for the trunk; the windows' tokens are the pairs' secon
 positions of their first.
 """
 
+import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,14 +66,22 @@ class HeadSteps:
         """Shapes that ran op by op, where recording needs that."""
         self.replayed = False
         """Whether the last pass was a recorded one: only then its time says what the next will take."""
+        self._took_s = 0.0
 
     def run(self, windows: Sequence[Window], hidden: torch.Tensor, chained: bool) -> Passed:
         """One pass; `hidden` [T, width] are the windows' rows in order, of the trunk or (`chained`) of the head."""
-        shape = HeadShape(StepShape.of(windows, False), chained)
+        began, shape = time.perf_counter(), HeadShape(StepShape.of(windows, False), chained)
         self.experts.begin_step(shape.step.rows)
         passed = self._run(windows, hidden, shape)
         self.experts.end_step()
+        if self.replayed or shape.step.rows > MOST_ROWS:  # the first pass of a shape takes longer than all others
+            self._took_s += time.perf_counter() - began
         return passed
+
+    def took(self) -> float:
+        """Seconds of all passes since this was asked last, but for those that were recorded."""
+        took, self._took_s = self._took_s, 0.0
+        return took
 
     def _run(self, windows: Sequence[Window], hidden: torch.Tensor, shape: HeadShape) -> Passed:
         known = self.recorded.get(shape)

@@ -50,6 +50,8 @@ class Chooser:
         self.idle: dict[int, int] = {}
         """By slot: steps without the costly drafter."""
         self.rest = Rest()
+        self.reading: set[int] = set()
+        """Slots whose sequences the costly drafter reads along with."""
         self.trials = Trials()
         self.offers: dict[int, Offer] = {}
         self.last: Depths | None = None
@@ -66,6 +68,7 @@ class Chooser:
                 drafter.rest(slot)
             else:
                 drafter.begin(slot, tokens)
+                self.reading |= {slot} if name == self.costly else set()
 
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`."""
@@ -76,6 +79,7 @@ class Chooser:
         """See `Drafter.forget`."""
         self.offers.pop(slot, None)
         self.idle.pop(slot, None)
+        self.reading.discard(slot)
         for acceptance in self.acceptance.values():
             acceptance.forget(slot)
         for drafter in self.drafters.values():
@@ -92,11 +96,12 @@ class Chooser:
         best = self._ask_cheap(caps, pending)
         if self.fixed is not None:
             return self._fixed(caps, pending, best)
-        known = [] if self.costly is None else [s for s in caps if self.drafters[self.costly].knows(s)]
-        if not best and not known:
+        if not best and not self.reading:
             self.last = None
             return {}
         plain = Depths({}, float(len(caps)), self.costs.step_s(len(caps)))
+        self._pay(plain)
+        known = [] if self.costly is None else [s for s in caps if self.drafters[self.costly].knows(s)]
         costly = self._costly_slots(known, caps, best, plain)
         for slot, proposal in self._ask_costly(costly, pending, plain).items():
             if slot in best and self._gain(best[slot], plain) >= self._gain((self.costly or "", proposal, slot), plain):
@@ -104,7 +109,21 @@ class Chooser:
             best[slot] = (self.costly or "", proposal, slot)
         chances = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
         self.last = self._best(len(caps), chances, plain)
+        rows = sum(self.last.drafts.values())
+        row = (self.costs.step_s(len(caps) + rows) / plain.seconds - 1) / rows if rows else 0.0
+        for slot in self.last.drafts:
+            self.offers[slot].row, self.offers[slot].token = row, 1 / len(caps)
         return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
+
+    def _pay(self, plain: Depths) -> None:
+        """Take the costly drafter's time off its account; when that is empty it stops reading at once."""
+        if self.costly is None or self.fixed is not None or not self.reading:
+            return
+        drafter = self.drafters[self.costly]
+        if self.rest.add(-drafter.took() / plain.seconds):
+            for slot in self.reading:
+                drafter.rest(slot)
+            self.reading.clear()
 
     def _best(self, slots: int, chances: Chances, plain: Depths) -> Depths:
         """By what steps cost; or a trial of more rows than were ever run, where that might be better still."""
@@ -181,7 +200,6 @@ class Chooser:
             rest = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
             if with_it <= MARGIN * best_depths(len(caps), rest, self.costs.step_s).rate:
                 worth = {}
-        self.rest.step(len(worth), len(known))
         due = self._due(set(known) - set(worth), plain)
         return {slot: min(caps[slot], COSTLY_MOST) for slot in worth} | dict.fromkeys(due, 1)
 
@@ -245,7 +263,10 @@ class Chooser:
             right = common(proposal.tokens, drawn)
             self.acceptance[name].observe(slot, proposal.confidence[:known], right)
         if offer.source:
-            self.counts[offer.source].add(offer.checked, min(offer.checked, len(drawn) - 1))
+            accepted = min(offer.checked, len(drawn) - 1)
+            self.counts[offer.source].add(offer.checked, accepted)
+            if offer.source == self.costly:
+                self.rest.add(accepted * offer.token - offer.checked * offer.row)
 
     def values(self) -> dict[str, object]:
         """Plain values: what was offered and accepted by drafter and depth, and what the choice goes by."""
@@ -268,6 +289,7 @@ class Chooser:
                 "price_us": round(1e6 * self.costs.routing.price_s, 3),
             },
             "rests": self.rest.rests,
+            "balance": round(self.rest.balance, 2),
             "last": {} if self.last is None else {str(slot): count for slot, count in self.last.drafts.items()},
         }
 

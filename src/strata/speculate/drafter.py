@@ -70,6 +70,10 @@ class Drafter(Protocol):
         """Proposals by slot; a slot for which there is nothing to propose may be missing."""
         ...
 
+    def took(self) -> float:
+        """Seconds since this was asked last that went into proposing and reading along, and will the next time too."""
+        ...
+
     def spent(self) -> Spent | None:
         """What that took; None where it is nothing to speak of, or was no measure of what the next will take."""
         ...

@@ -18,6 +18,10 @@ class Offer:
     source: str = ""
     """Whose drafts are checked."""
     checked: int = 0
+    row: float = 0.0
+    """Steps without drafts that each of its rows costs."""
+    token: float = 0.0
+    """Such steps that each token more is worth."""
 
 
 @dataclass(slots=True)
