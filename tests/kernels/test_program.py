@@ -86,7 +86,7 @@ def test_steps_of_one_workspace_share_its_memory() -> None:
 def test_what_a_step_left_is_lost_with_the_next() -> None:
     """Negative control: the same blocks serve again."""
     ops = CpuOps(Native(1))
-    workspace, x = NativeWorkspace(ops.native), normal(1, 4, 64)
+    workspace, x = NativeWorkspace(ops.native), normal(1, 16, OWN_PAGES // 64)
     with workspace.step():
         first = ops.add(x, x)
     kept = first.clone()

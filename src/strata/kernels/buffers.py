@@ -21,8 +21,6 @@ SMALLEST = 4096
 """Bytes of the smallest block; sizes are powers of two, so that blocks are found again."""
 OWN_PAGES = 1 << 16
 """From this size on a block is a mapping of its own."""
-LARGER = 4
-"""A result may take a block so much larger than it needs, else steps of every length would have blocks of their own."""
 TYPES: dict[torch.dtype, type[np.generic]] = {torch.float32: np.float32, torch.int32: np.int32, torch.int64: np.int64}
 """Those that results have."""
 
@@ -46,18 +44,26 @@ class Blocks:
 class Buffers:
     """Tensors on the blocks, for one step."""
 
-    def __init__(self, blocks: Blocks) -> None:
-        """All blocks are free: what the step before left is not read any more."""
+    def __init__(self, blocks: Blocks, least: int = 0) -> None:
+        """All blocks are free: what the step before left is not read any more.
+
+        Results of less than `least` bytes come from the heap; a recorded step needs all of its results here.
+        """
         self.blocks = blocks
+        self.least = least
         self.free = {size: list(found) for size, found in blocks.by_size.items()}
         self.lent: dict[int, weakref.ref[npt.NDArray[np.generic]]] = {}
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """An uninitialised contiguous tensor."""
-        size = 1 << max(SMALLEST - 1, math.prod(shape) * dtype.itemsize - 1).bit_length()
-        waiting = self.waiting(size)
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes < self.least:
+            return torch.empty(shape, dtype=dtype)
+        size, free = 1 << max(SMALLEST - 1, nbytes - 1).bit_length(), self.free
+        # Also a block up to four times as large, else steps of every length would have blocks of their own.
+        waiting = free.get(size) or free.get(2 * size) or free.get(4 * size) or free.setdefault(size, [])
         block = waiting.pop() if waiting else self.blocks.add(size)
-        view: npt.NDArray[np.generic] = np.ndarray(tuple(shape), TYPES[dtype], block)
+        view: npt.NDArray[np.generic] = np.ndarray(shape, TYPES[dtype], block)
         # The tensor's storage holds `view`, and so do all tensors that share it. A plain reference, for this runs
         # for every operation: weakref.finalize took three times as long as all else here.
         number, lent = id(view), self.lent
@@ -68,11 +74,3 @@ class Buffers:
 
         lent[number] = weakref.ref(view, give_back)
         return torch.from_numpy(view)
-
-    def waiting(self, size: int) -> list[Block]:
-        """Free blocks of this size or, where larger steps left some, of up to `LARGER` times as much; perhaps none."""
-        own = self.free.setdefault(size, [])
-        if own:
-            return own
-        larger = (self.free.get(size << shift) for shift in range(1, LARGER.bit_length()))
-        return next((found for found in larger if found), own)

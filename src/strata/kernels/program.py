@@ -8,18 +8,21 @@ from contextlib import AbstractContextManager, contextmanager
 
 from strata.core.errors import EngineError
 from strata.kernels import _native
-from strata.kernels.buffers import Blocks, Buffers
+from strata.kernels.buffers import OWN_PAGES, Blocks, Buffers
 from strata.kernels.marks import Marks
 from strata.kernels.native import Native
 from strata.kernels.step_program import Timing
 
 
 @contextmanager
-def lending(native: Native, blocks: Blocks) -> Iterator[None]:
-    """Results lie on the blocks until the block of code ends; EngineError when those of another step still do."""
+def lending(native: Native, blocks: Blocks, least: int = 0) -> Iterator[None]:
+    """Results of `least` bytes or more lie on the blocks until the block of code ends.
+
+    EngineError when those of another step still do.
+    """
     if native.buffers is not None:
         raise EngineError("a step is being run or recorded already")
-    native.buffers = Buffers(blocks)
+    native.buffers = Buffers(blocks, least)
     try:
         yield
     finally:
@@ -39,8 +42,8 @@ class NativeWorkspace:
         return self.blocks.nbytes
 
     def step(self) -> AbstractContextManager[None]:
-        """See `Workspace.step`."""
-        return lending(self.native, self.blocks)
+        """See `Workspace.step`; the heap is quicker with what is small, and gives its place to the next at once."""
+        return lending(self.native, self.blocks, OWN_PAGES)
 
     def program(self, timed: bool = False) -> "Program":
         """See `Workspace.program`; every program can be timed."""
