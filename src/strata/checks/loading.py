@@ -52,6 +52,8 @@ class Load:
     wall_s: float
     first_token_s: Spread
     gap_s: Spread
+    """Between pieces of text: a token without text of its own (a special one, a part of a character) makes a gap of two
+    steps."""
     rows_per_step: Mapping[int, int] | None
     """Steps by rows; None where the server does not say."""
     streams_per_step: Mapping[int, int] | None
