@@ -2,18 +2,21 @@
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
 import torch
 
+from strata.chat.tokenizer import load_tokenizer
 from strata.checkpoint.checkpoint import Checkpoint
 from strata.checkpoint.fingerprint import fingerprint
 from strata.checkpoint.locate import open_checkpoint
-from strata.core.errors import UsageError
+from strata.core.errors import CheckpointError, RequestError, UnsupportedError, UsageError
 from strata.core.limits import Limits
 from strata.core.log import Log
 from strata.engine.engine import Engine, EngineSettings
+from strata.engine.request import Request
 from strata.engine.settings import Settings
 from strata.hub.resolve import local_path, logged
 from strata.kernels.binding import bind_thread
@@ -39,6 +42,7 @@ from strata.runtime.keeping import Keeping, OnDisk
 from strata.runtime.on_device import OnDevice, find_device
 from strata.runtime.routing import replay_routing
 from strata.runtime.runner import DeviceRunner
+from strata.sampling.grammar import MaskMaker, Vocabulary
 from strata.speculate.vocabulary import BUILT_IN, draft_tokens, end_ids
 from strata.store.warm import missing_bytes, spans_of, warm
 
@@ -60,6 +64,11 @@ class Loaded:
     engine: Engine
     drafting: Drafting | None = None
     """What the runner's drafts are made with."""
+
+    def prepare(self, request: Request) -> None:
+        """Compile a request's constraint, from any thread; RequestError when it cannot be."""
+        if request.params.constraint is not None and self.runner.masks is not None:
+            self.runner.masks.prepare(request.params.constraint)
 
 
 def make_ops(wishes: Wishes, weight_bytes: int = 0) -> tuple[Ops, Machine]:
@@ -163,7 +172,8 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         gpu.bring(built, Paced(said, "bringing weights to the GPU"), head)
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
     ops, apart = (cpu_ops, None) if gpu is None else (gpu.ops, gpu.apart)
-    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart, drafting)
+    masks = MaskMaker(partial(vocabulary_of, checkpoint), built.shape.vocabulary)
+    runner = DeviceRunner(built, ops, limits, tap, wishes.kv_type, keeping, apart, drafting, masks)
     if gpu is not None:
         # Experts get what is left behind the states.
         choices += gpu.place(built, fingerprint(checkpoint), host_room(machine, ram_bytes, wishes), said)
@@ -185,6 +195,16 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
         plan={choice.name: {"value": choice.value, "reason": choice.reason} for choice in plan.choices},
     )
     return Loaded(checkpoint, built, plan, runner, Engine(runner, settings, said), drafting)
+
+
+def vocabulary_of(checkpoint: Checkpoint) -> Vocabulary:
+    """What the model's tokens stand for; RequestError when it has no tokenizer that can be read."""
+    try:
+        tokenizer = load_tokenizer(checkpoint)
+    except (CheckpointError, UnsupportedError) as error:
+        raise RequestError(f"masks need the model's vocabulary: {error.message}", param="mask") from error
+    pieces = [tokenizer.piece(token) for token in range(tokenizer.size)]
+    return Vocabulary(pieces, tokenizer.control, tokenizer.stop_ids, partial(tokenizer.encode, bos=False))
 
 
 def draft_with(

@@ -44,6 +44,7 @@ from strata.engine.protocol import (
     parse_event,
 )
 from strata.engine.request import QueueFullError, Request
+from strata.sampling.constraint import Constraint
 from strata.sampling.params import SamplingParams
 
 TOKENS = st.integers(0, (1 << 31) - 1)
@@ -125,10 +126,11 @@ def test_every_key_of_the_protocol_is_read() -> None:
         "presence_penalty": "0.2", "frequency_penalty": "0.3", "logit_bias": "5:-1.5,7:2", "seed": "9",
         "logprobs": "2", "stop": "1,2", "echo_stop": "1", "priority": "-3", "deadline": "1.5", "draft": "4",
         "stream_from": "6", "marks": "1,2", "openers": "7", "cache": "0",
+        "mask": Constraint('start: "a"', 7).written(),
     }  # fmt: skip
     assert set(values) == set(KEYS)
     command = parse_command(f"GEN r -1 {' '.join(f'{k}={v}' for k, v in values.items())} 10 11")
-    params = SamplingParams(0.5, 40, 0.9, 0.05, 1.1, 0.2, 0.3, ((5, -1.5), (7, 2.0)), 9, 2)
+    params = SamplingParams(0.5, 40, 0.9, 0.05, 1.1, 0.2, 0.3, ((5, -1.5), (7, 2.0)), 9, 2, Constraint('start: "a"', 7))
     assert command == Gen(
         Request(
             "r",
@@ -191,8 +193,8 @@ def test_short_commands(line: str, command: object) -> None:
         ("GEN a 5 1 ٣", "a", "bad_request", "not a whole number"),
         ("GEN a 5 1 99999999999", "a", "bad_request", "tokens: token ids are from 0"),
         ("GEN a 5 heat=1 1", "a", "bad_request", "unknown key 'heat'; known are temperature"),
-        ("GEN a 5 mask=x 1", "a", "unsupported", "masks of allowed tokens are not built"),
-        ("BGEN 3 5 mask= 1", "@3", "unsupported", "masks"),
+        ("GEN a 5 mask=x 1", "a", "bad_request", "mask: expected a constraint"),
+        ("BGEN 3 5 mask= 1", "@3", "bad_request", "mask"),
         ("GEN a 5 1 seed=2", "a", "bad_request", "not a whole number: 'seed=2'"),
         ("GEN a 5 seed=1 seed=2 1", "a", "bad_request", "key seed is given twice"),
         ("GEN a 5 seed= 1", "a", "bad_request", "seed: not a whole number"),
@@ -336,7 +338,7 @@ INTERFACE = {
     "GEN a 5 1": True, "STOP a": True, "YIELD a": True, "STAT": True, "QUIT": True, "PARK": True, "SAVE": True,
     "RESTORE 1": True, "VRAM 8": True, "EXPERTS": True,
     "BGEN 1 5 1": True, "BSTOP 1": True, "BYIELD 1": True, "GENI a 5 x 1": False,
-    "BGENI 1 5 x 1": False, "GEN a 5 mask=x 1": False,
+    "BGENI 1 5 x 1": False, f"GEN a 5 mask={Constraint('x').written()} 1": True,
     **dict.fromkeys(
         (
             f"GEN a 5 {name}=1 1" for name in (

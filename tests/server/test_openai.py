@@ -236,7 +236,7 @@ BAD = [
     ({"stream": True, "stream_options": {"colour": 1}}, "stream_options.colour"),
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "json_object"}}, "response_format"),
+    ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"no_such_field": 1}, "no_such_field"),
     ({"reasoning_effort": "enormous"}, "reasoning_effort"),
     ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from strata.chat.marks import marks_of, opener_ids
-from strata.chat.reasoning import OPEN
+from strata.chat.reasoning import CLOSE, OPEN
 from strata.chat.template import CHATML, ChatTemplate, template_source
 from strata.chat.tokenizer import Tokenizer, load_tokenizer, special_texts
 from strata.checkpoint.checkpoint import Checkpoint
@@ -48,6 +48,8 @@ class Prompt:
     tokens: tuple[int, ...]
     opened: bool
     """It ends inside <think>, so the answer starts as reasoning."""
+    thought: bool = False
+    """It ends behind </think>, so the answer has no reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,26 @@ class Conversation:
         self.tokenizer = tokenizer
         self.template = template
         self.openers = opener_ids(tokenizer)
+        self._thinks: bool | None = None
 
     def prompt(self, turns: Sequence[Turn], options: TemplateOptions | None = None) -> Prompt:
         """Render and encode; a last turn of the assistant is left open, so that the answer continues it."""
         options = options or TemplateOptions()
         text = self.render(turns, options)
-        opened = text.rstrip().endswith(OPEN)
-        return Prompt(tuple(self.tokenizer.encode(text)), opened)
+        end = text.rstrip()
+        return Prompt(tuple(self.tokenizer.encode(text)), end.endswith(OPEN), end.endswith(CLOSE))
+
+    @property
+    def thinks(self) -> bool:
+        """Whether answers open <think> by themselves unless they are told not to.
+
+        A template of such a model writes an empty <think></think> where thinking is switched off.
+        """
+        if self._thinks is None:
+            off = TemplateOptions(thinking=False)
+            text = self.render([Turn("user", "?")], off) if self.template is not None else ""
+            self._thinks = text.rstrip().endswith(CLOSE)
+        return self._thinks
 
     def sharing(self, tokens: Sequence[int], cached: bool = True) -> Sharing:
         """Where other prompts may differ from `tokens` and from the answer; without `cached` nothing is shared."""

@@ -1,4 +1,19 @@
-"""The end of a JSON object in text that is still coming."""
+"""JSON in text: the end of an object that is still coming, and how the JSON of a forced answer is spaced."""
+
+from collections.abc import Mapping
+from typing import Any
+
+WHITE_SPACE = r"[ ]?|\n[ ]{0,20}"
+"""Between the tokens of JSON: a space, or a line break and its indentation. Without an end a model may never go on."""
+NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def spaced(schema: Mapping[str, Any] | bool, strict: bool) -> dict[str, Any]:
+    """The schema with llguidance's options; without `strict`, keywords that cannot be enforced do not count."""
+    options = {"whitespace_pattern": WHITE_SPACE, "lenient": not strict, "coerce_one_of": not strict}
+    given: Mapping[str, Any] = {} if schema is True else {"not": {}} if schema is False else schema
+    return {**given, "x-guidance": options}
+
 
 _ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 

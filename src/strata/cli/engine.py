@@ -46,4 +46,5 @@ def engine(
     facts: dict[str, object] = {"model": loaded.checkpoint.path.name}
     facts |= {choice.name: choice.value for choice in loaded.plan.choices}
     greeting = Greeting(stop_ids, facts)
-    raise typer.Exit(serve_lines(loaded.engine, lines, out, greeting, Stall(wishes.stall_s, end_stalled)))
+    stall = Stall(wishes.stall_s, end_stalled)
+    raise typer.Exit(serve_lines(loaded.engine, lines, out, greeting, stall, prepare=loaded.prepare))

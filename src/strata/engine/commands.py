@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from strata.core.errors import CapacityError, RequestError, UnsupportedError
+from strata.core.errors import CapacityError, RequestError
 from strata.core.order import Order
 from strata.core.sharing import Sharing
 from strata.engine.request import QueueFullError, Request, check_id
+from strata.sampling.constraint import Constraint, read_constraint
 from strata.sampling.params import SamplingParams
 
 USAGE = "usage"
@@ -152,6 +153,7 @@ KEYS: Mapping[str, _Key] = {
     "logit_bias": _sampling("logit_bias", _bias, _write_bias),
     "seed": _sampling("seed", whole),
     "logprobs": _sampling("logprobs", whole),
+    "mask": _sampling("constraint", read_constraint, Constraint.written),
     "stop": _Key(_ids, _write_ids, "stop_ids"),
     "echo_stop": _Key(_flag, lambda value: str(int(value)), "echo_stop"),
     "priority": _Key(whole, str, "priority"),
@@ -163,8 +165,6 @@ KEYS: Mapping[str, _Key] = {
     "cache": _shared("cached", _flag, lambda value: str(int(value))),
 }
 """The keys of GEN and BGEN."""
-UNBUILT_KEYS: Mapping[str, str] = {"mask": "masks of allowed tokens are not built yet"}
-"""Understood, but refused by name."""
 
 _DEFAULTS = Request(id="default", tokens=(0,))
 
@@ -192,8 +192,6 @@ def _parse_keys(words: list[str]) -> tuple[dict[str, dict[str, Any]], int]:
             break
         count += 1
         key = KEYS.get(name)
-        if name in UNBUILT_KEYS:
-            raise UnsupportedError(UNBUILT_KEYS[name])
         if key is None:
             raise ValueError(f"unknown key {name[:40]!r}; known are {', '.join(KEYS)}")
         fields = parts[key.part]
@@ -225,8 +223,6 @@ def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop
         )
     except RequestError as error:
         raise LineError("-" if error.param == "id" else request_id, code_of(error), error.message) from error
-    except UnsupportedError as error:
-        raise LineError(request_id, UNSUPPORTED, error.message) from error
     except ValueError as error:
         raise LineError(request_id, BAD_REQUEST, str(error)) from error
     return Gen(request)

@@ -35,6 +35,7 @@ from strata.engine.messages import (
     format_status,
 )
 from strata.engine.orders import Answer
+from strata.engine.request import Request
 from strata.engine.session import Session
 from strata.engine.watchdog import Watchdog
 
@@ -115,8 +116,11 @@ def serve_lines(
     greeting: Greeting,
     stall: Stall | None = None,
     max_line: int = 1 << 24,
+    prepare: Callable[[Request], None] = lambda request: None,
 ) -> int:
     """Start `engine`, answer lines until QUIT or the end of input, stop it. Returns 0, or 1 when it gave up.
+
+    `prepare` does for a request what may take long and needs no engine; a RequestError of it refuses the request.
 
     Open `stdin` with errors="replace", so that bytes which are no UTF-8 give an ERR line. After FATAL the loop ends
     with the next line or end of input; a process that should end at once does so in its own Engine.on_fatal.
@@ -138,7 +142,7 @@ def serve_lines(
                 break
             if line is None:
                 writer.write(format_error("-", USAGE, f"a line longer than {max_line} characters"))
-            elif not _answer(line, engine, writer, greeting.stop_ids):
+            elif not _answer(line, engine, writer, greeting.stop_ids, prepare):
                 break
     except BrokenPipeError:
         pass  # nobody reads any more: the same as the end of input
@@ -161,7 +165,13 @@ def watch(engine: Engine, writer: _Writer, stall: Stall) -> Watchdog:
     return watchdog
 
 
-def _answer(line: str, engine: Engine, writer: _Writer, stop_ids: tuple[int, ...]) -> bool:
+def _answer(
+    line: str,
+    engine: Engine,
+    writer: _Writer,
+    stop_ids: tuple[int, ...],
+    prepare: Callable[[Request], None],
+) -> bool:
     """Carry out one line; False for QUIT."""
     if not line.strip():
         return True
@@ -170,6 +180,7 @@ def _answer(line: str, engine: Engine, writer: _Writer, stop_ids: tuple[int, ...
         match parse_command(line, stop_ids):
             case Gen(request):
                 request_id = request.id
+                prepare(request)
                 engine.submit(request, writer.event)
             case Stop(name) | Yield(name) as command:
                 _interrupt(engine, name, ends=isinstance(command, Stop))

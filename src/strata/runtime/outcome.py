@@ -51,7 +51,7 @@ def on_host(tensor: torch.Tensor) -> npt.NDArray[np.float32]:
 
 
 def needs_logits(params: SamplingParams) -> bool:
-    """Whether the host looks at the logits: for penalties, biases and reported probabilities."""
+    """Whether the host looks at the logits: for penalties, biases, masks and reported probabilities."""
     return not params.neutral or params.logprobs >= 0
 
 

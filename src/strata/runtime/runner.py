@@ -29,7 +29,9 @@ from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
 from strata.runtime.spent import Spent
 from strata.runtime.steps import Steps
+from strata.sampling.grammar import MaskMaker
 from strata.sampling.history import TokenCounts
+from strata.sampling.mask import TokenMask
 from strata.sampling.params import SamplingParams
 from strata.sampling.sample import sample
 from strata.speculate.accept import accepted
@@ -48,6 +50,33 @@ class Seat:
     """Tokens that begin what may be written differently later."""
     pending: int = 0
     """The token that was drawn last, which the states do not hold yet."""
+    mask: TokenMask | None = None
+    """What is allowed after `pending` (None: everything), and after drafts while they are made."""
+    ahead: int = 0
+    """Drafts that the mask has followed."""
+    ahead_of: int = 0
+    """Position of the first of them."""
+
+    def allowed(self, position: int) -> npt.NDArray[np.bool_] | None:
+        """What is allowed at `position`, where drafts up to it were told by `follow`."""
+        if self.mask is None:
+            return None
+        if not self.ahead:
+            self.ahead_of = position
+        self.back_to(position - self.ahead_of)
+        return self.mask.mask()
+
+    def follow(self, token: int) -> None:
+        """A draft, if it is allowed."""
+        if self.mask is not None and self.mask.fitting([token]):
+            self.mask.advance(token)
+            self.ahead += 1
+
+    def back_to(self, ahead: int) -> None:
+        """Take drafts back, so that no more than `ahead` are left."""
+        if self.mask is not None and self.ahead > ahead:
+            self.mask.rollback(self.ahead - ahead)
+            self.ahead = ahead
 
 
 class DeviceRunner:
@@ -63,8 +92,11 @@ class DeviceRunner:
         keeping: Keeping | None = None,
         apart: Apart | None = None,
         drafting: Drafting | None = None,
+        masks: MaskMaker | None = None,
     ) -> None:
-        """`ops` run in the host's memory, or `apart` from it. Without `drafting` nothing is proposed."""
+        """`ops` run in the host's memory, or `apart` from it. Without `drafting` nothing is proposed; without `masks`
+        requests with a constraint are refused.
+        """
         self.model = model
         self.ops = ops
         self.apart = apart
@@ -83,6 +115,7 @@ class DeviceRunner:
         self.forwarder = Steps(model, ops, self.states, tap)
         self.drafts = Drafts(drafting, model, ops, self.states, self.draft_token)
         self.foresight = Foresight(model.experts, [layer for layer in model.store.banks if layer < len(model.layouts)])
+        self.masks = masks
         self.seats: dict[int, Seat] = {}
         self.steps = 0
         self.rows = 0
@@ -111,12 +144,21 @@ class DeviceRunner:
     ) -> Held:
         """See `Runner.seat`; RequestError for token ids (also of a bias) outside the vocabulary, before all else."""
         self.check_ids(tokens, params)
+        mask = self.mask_of(params)
         self.forget(slot)
         held, state = self.cache.seat(slot, tokens, most or len(tokens), sharing)
         self.contents.begin(slot, np.asarray(tokens[: held.tokens], np.int64), state)
-        self.seats[slot] = Seat(params, TokenCounts(tokens), frozenset(sharing.openers))
+        self.seats[slot] = Seat(params, TokenCounts(tokens), frozenset(sharing.openers), mask=mask)
         self.drafts.begin(slot, tokens)
         return held
+
+    def mask_of(self, params: SamplingParams) -> TokenMask | None:
+        """The mask of a request's answer; RequestError when its constraint cannot be honoured."""
+        if params.constraint is None:
+            return None
+        if self.masks is None:
+            raise RequestError("masks need the model's vocabulary, which this engine does not have", param="mask")
+        return self.masks.make(params.constraint)
 
     def forget(self, slot: int) -> None:
         """Empty the slot; what was kept of its sequence stays."""
@@ -150,7 +192,13 @@ class DeviceRunner:
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """See `Runner.draft`."""
-        return self.drafts.propose(caps, {slot: self.seats[slot].pending for slot in caps})
+        proposed = self.drafts.propose(caps, {slot: self.seats[slot].pending for slot in caps})
+        for slot in caps:
+            self.seats[slot].back_to(0)
+            mask = self.seats[slot].mask
+            if mask is not None and slot in proposed:
+                proposed[slot] = proposed[slot][: mask.fitting(proposed[slot])]
+        return {slot: tokens for slot, tokens in proposed.items() if tokens}
 
     def draft_token(
         self, slot: int, logits: npt.NDArray[np.float32], position: int, tokens: npt.NDArray[np.int64] | None
@@ -159,7 +207,10 @@ class DeviceRunner:
         same seed, penalties and limits.
         """
         seat = self.seats[slot]
-        return drafted(logits, seat.params, position, seat.counts, self.choose, tokens, self.model.shape.vocabulary)
+        size, mask = self.model.shape.vocabulary, seat.allowed(position)
+        token, share = drafted(logits, seat.params, position, seat.counts, self.choose, tokens, size, mask)
+        seat.follow(token)
+        return token, share
 
     def step(self, windows: Sequence[Window]) -> list[Stepped]:
         """See `Runner.step`."""
@@ -265,11 +316,14 @@ class DeviceRunner:
             chosen = outcome.token(first + i, seat.params)
             if chosen is None:
                 position = window.end - window.score + i + 1
-                draw = sample(outcome.row(first + i), seat.params, position, seat.counts, self.choose)
+                allowed = None if seat.mask is None else seat.mask.mask()
+                draw = sample(outcome.row(first + i), seat.params, position, seat.counts, self.choose, allowed)
                 drawn.append(Drawn(draw.token, draw.logprob, draw.top))
             else:
                 drawn.append(Drawn(chosen))
             seat.counts.append(drawn[-1].token)
+            if seat.mask is not None:
+                seat.mask.advance(drawn[-1].token)
             seat.pending = drawn[-1].token
             opens = drawn[-1].token in seat.openers  # the state before it is to be kept, so the window ends here
             if opens or (i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token])):

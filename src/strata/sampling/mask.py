@@ -10,14 +10,18 @@ from numpy.typing import NDArray
 class TokenMask(Protocol):
     """Which tokens may come next, as a state that follows the answer and can go back."""
 
-    def mask(self) -> NDArray[np.bool_]:
-        """[V], True where a token is allowed now."""
+    def mask(self) -> NDArray[np.bool_] | None:
+        """[V], True where a token is allowed now; None where all are. EngineError: it cannot be told."""
         ...
 
-    def advance(self, ids: Sequence[int]) -> None:
-        """`ids` were added to the answer."""
+    def advance(self, token: int) -> None:
+        """`token` was added to the answer."""
         ...
 
     def rollback(self, count: int) -> None:
-        """The last `count` tokens were taken back (drafts that were not accepted)."""
+        """The last `count` tokens were taken back (drafts along which the state went ahead)."""
+        ...
+
+    def fitting(self, tokens: Sequence[int]) -> int:
+        """How many of `tokens`, one after the other, are allowed from here."""
         ...

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field
 
 from strata.core.errors import RequestError
+from strata.sampling.constraint import Constraint
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:
@@ -15,8 +16,9 @@ def _within(name: str, value: float, low: float, high: float) -> None:
 class SamplingParams:
     """Sampling settings with llama.cpp's and OpenAI's meanings; the defaults are greedy and neutral.
 
-    Order: penalties and bias on the logits, then temperature, top-k, top-p, min-p, then the draw of
-    Philox(seed, position). temperature 0 takes the largest logit (ties: the lower id).
+    Order: penalties and bias on the logits, then what the constraint does not allow is left out, then temperature,
+    top-k, top-p, min-p, then the draw of Philox(seed, position). temperature 0 takes the largest logit (ties: the lower
+    id).
     """
 
     temperature: float = 0.0
@@ -34,11 +36,14 @@ class SamplingParams:
     seed: int = 0
     logprobs: int = -1
     """Alternatives to report per token; -1 = none at all, 0 = only the chosen token's."""
+    constraint: Constraint | None = None
+    """What the answer must look like."""
 
     @property
     def neutral(self) -> bool:
-        """Whether neither a penalty nor a bias changes the logits."""
-        return self.repeat_penalty == 1.0 and not (self.presence_penalty or self.frequency_penalty or self.logit_bias)
+        """Whether neither a penalty nor a bias changes the logits, and every token is allowed."""
+        free = self.constraint is None and not self.logit_bias
+        return free and self.repeat_penalty == 1.0 and not (self.presence_penalty or self.frequency_penalty)
 
     def __post_init__(self) -> None:
         _within("temperature", self.temperature, 0.0, 100.0)

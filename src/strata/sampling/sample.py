@@ -2,6 +2,7 @@
 
 In order, float32 with one rounding for each step:
 1. repeat penalty on every token of prompt or answer, presence and frequency penalty on the answer's, then the bias;
+   tokens that a mask does not allow become minus infinity;
 2. temperature 0 (or one that float32 cannot hold): the largest logit, the lower id on ties, and nothing below applies;
 3. top-k, top-p, min-p and the draw by `Choose` (kernels/choose/naive.py is its specification), with
    u = uniform(seed, position).
@@ -41,12 +42,21 @@ class Draw:
     top: tuple[tuple[int, float], ...] = ()
 
 
-def sample(logits: Row, params: SamplingParams, position: int, history: TokenCounts, choose: Choose) -> Draw:
-    """The token at absolute `position` of the sequence; logits [V] are not changed.
+def sample(
+    logits: Row,
+    params: SamplingParams,
+    position: int,
+    history: TokenCounts,
+    choose: Choose,
+    mask: NDArray[np.bool_] | None = None,
+) -> Draw:
+    """The token at absolute `position` of the sequence, among those that `mask` [V] allows; logits [V] do not change.
 
     EngineError when a logit is NaN or +inf, or none is finite; RequestError when a biased token is not in [0, V).
     """
     values = adjusted(logits, params, history)
+    if mask is not None:
+        values = np.where(mask, values, np.float32(-np.inf))
     largest = int(np.argmax(values))  # the first NaN, if there is one
     if not math.isfinite(values[largest]):
         raise no_choice(logits, position)

@@ -16,6 +16,7 @@ from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import LONGEST_STOP, answer_tokens
+from strata.server.formats import Format, of_schema_field
 from strata.server.served import ServedModel
 from strata.server.thinking import EFFORTS, by_effort, source_of, switched
 from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
@@ -84,6 +85,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     """The work of POST /v1/messages."""
     fields = read_fields(value, MessageFields, UNBUILT, IGNORED)
     served.check_name(fields.model)
+    thinking = fields.thinking or {}
     names = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty", "seed")
     ask = Ask(
         turns=_turns(fields),
@@ -93,9 +95,11 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         names={"max_new": "max_tokens", "tokens": "messages"},
         stops=_stops(fields.stop_sequences or []),
         toolbox=toolbox_of(fields),
+        form=_form((fields.output_config or {}).get("format")),
+        budget=thinking.get("budget_tokens") if thinking.get("type") == "enabled" else None,
     )
     jobs = await jobs_of(ask, served, engine)
-    writer = MessageWriter(served.name, len(jobs[0].request.tokens), _shows(fields.thinking or {}))
+    writer = MessageWriter(served.name, len(jobs[0].request.tokens), _shows(thinking))
     return Work(jobs, writer, fields.stream)
 
 
@@ -135,6 +139,15 @@ def toolbox_of(fields: CountFields) -> Toolbox:
     return toolbox(tools, modes[kind], named, parallel, ("tools", "tool_choice"))
 
 
+def _form(value: Any) -> Format | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or value.get("type") != "json_schema":
+        name = "output_config.format"
+        raise ApiError(400, f"{name}.type must be json_schema", name, "invalid_value")
+    return of_schema_field("output_config.format.schema", value.get("schema"), strict=False)
+
+
 def _stops(asked: Sequence[str]) -> tuple[str, ...]:
     if len(asked) > MAX_STOPS or any(not 0 < len(stop) <= LONGEST_STOP for stop in asked):
         raise ApiError(
@@ -149,11 +162,9 @@ def _options(fields: CountFields, source: str) -> TemplateOptions:
     if unknown:
         name = f"output_config.{min(unknown)[:60]}"
         raise ApiError(400, f"unknown field {name!r}", name, "unknown_parameter")
-    for name in ("format", "task_budget"):
-        if config.get(name) is not None:
-            raise ApiError(
-                400, f"'output_config.{name}' is not built yet", f"output_config.{name}", "unsupported_parameter"
-            )
+    if config.get("task_budget") is not None:
+        name = "output_config.task_budget"
+        raise ApiError(400, f"{name!r} is not built yet", name, "unsupported_parameter")
     effort = config.get("effort")
     if effort is not None and effort not in EFFORTS:
         name = "output_config.effort"

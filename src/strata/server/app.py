@@ -228,6 +228,7 @@ def create_app(
             yield
         finally:
             await engine.stop()
+            await served.grammars.close()
 
     post: dict[str, Endpoint] = {
         **{path: partial(api.generate, dialect) for path, dialect in DIALECTS.items()},

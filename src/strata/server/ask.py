@@ -6,12 +6,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from strata.chat.conversation import TemplateOptions, Turn
+from strata.chat.calls import ToolDialect
+from strata.chat.conversation import Conversation, Prompt, TemplateOptions, Turn
 from strata.chat.dialects import dialect_of
 from strata.chat.reader import Reading
+from strata.chat.shapes import Shape, Thinking, constraint, either, of_calls, of_strict_calls
 from strata.engine.request import Request
+from strata.sampling.constraint import Constraint
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
+from strata.server.formats import Format
 from strata.server.generate import Job
 from strata.server.served import ServedModel
 from strata.server.thinking import source_of
@@ -39,33 +43,35 @@ class Ask:
     terms: Mapping[str, Any] = field(default_factory=dict)
     """Fields of Request that say when it is served."""
     toolbox: Toolbox = field(default=Toolbox())
+    form: Format | None = None
+    """What the answer has to look like."""
+    budget: int | None = None
+    """Tokens of reasoning at most."""
 
 
 async def jobs_of(ask: Ask, served: ServedModel, engine: EngineProcess) -> list[Job]:
     """The answers to make."""
     conversation = served.conversation
-    tools = ask.toolbox.tools
-    options = replace(ask.options, tools=[tool.written() for tool in tools]) if tools else ask.options
+    box = ask.toolbox
+    dialect = _dialect(ask, served)
+    options = replace(ask.options, tools=[tool.written() for tool in box.tools]) if box.tools else ask.options
     prompt = await asyncio.to_thread(conversation.prompt, ask.turns, options)
+    asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect)}
+    if asked["constraint"] is not None and ask.ignore_end:
+        raise ApiError(400, "ignore_eos cannot be combined with a form of the answer", "ignore_eos", "invalid_value")
     ends = () if ask.ignore_end else conversation.tokenizer.stop_ids
     sharing = conversation.sharing(prompt.tokens, ask.cached)
     reading = Reading(ask.stops, opened=prompt.opened)
-    if tools:
-        dialect = dialect_of(source_of(served))
-        if dialect is None:
-            raise ApiError(
-                400, "this model's chat template writes calls in a way that is not built", "tools", "unsupported"
-            )
-        if ask.toolbox.mode == "required":
-            raise ApiError(400, "a forced call is not built yet", "tool_choice", "unsupported_parameter")
-        reading = replace(reading, calls=partial(dialect.parser, tools), most_calls=None if ask.toolbox.parallel else 1)
+    if dialect is not None:
+        calls = partial(dialect.parser, box.tools)
+        reading = replace(reading, calls=calls, most_calls=None if box.parallel else 1)
     return [
         Job(
             Request(
                 engine.new_id(),
                 prompt.tokens,
                 ask.max_new,
-                served.params(ask.sampling, number),
+                served.params(asked, number),
                 (*ends, *(token for token in ask.stop_ids if token not in ends)),
                 sharing=sharing,
                 **ask.terms,
@@ -75,3 +81,48 @@ async def jobs_of(ask: Ask, served: ServedModel, engine: EngineProcess) -> list[
         )
         for number in range(ask.count)
     ]
+
+
+def _dialect(ask: Ask, served: ServedModel) -> ToolDialect | None:
+    """How the model writes calls; None when it is offered no tools."""
+    if not ask.toolbox.tools:
+        return None
+    dialect = dialect_of(source_of(served))
+    if dialect is None:
+        why = "this model's chat template knows no tools, or writes calls in a way that is not built"
+        raise ApiError(400, why, "tools", "unsupported_parameter")
+    return dialect
+
+
+async def _constraint(ask: Ask, served: ServedModel, prompt: Prompt, dialect: ToolDialect | None) -> Constraint | None:
+    """What the answer has to look like from its first token on; 400 when it cannot be compiled."""
+    shape = None if ask.form is None else ask.form.shape
+    if dialect is not None:
+        shape = _with_tools(ask.toolbox, shape, dialect)
+    thinking = thinking_after(prompt, served.conversation)
+    made = constraint(shape, thinking, ask.budget)
+    if made is None or not made.grammar:
+        return made
+    complaint = await served.grammars.complaint(made.grammar)
+    if complaint and ask.form is not None and not ask.toolbox.forced():
+        raise ask.form.refused(complaint)
+    if complaint:
+        raise ApiError(400, f"tools: {' '.join(complaint.split())[:600]}", "tools", "invalid_schema")
+    return made
+
+
+def _with_tools(box: Toolbox, shape: Shape | None, dialect: ToolDialect) -> Shape | None:
+    if forced := box.forced():
+        return of_calls(dialect, forced, box.parallel)
+    if shape is not None:
+        return either(of_calls(dialect, box.tools, box.parallel), shape)
+    if any(tool.strict for tool in box.tools):
+        return of_strict_calls(dialect, box.tools, box.parallel)
+    return None
+
+
+def thinking_after(prompt: Prompt, conversation: Conversation) -> Thinking:
+    """Whether the answer to a prompt reasons first."""
+    if prompt.opened:
+        return "open"
+    return "may" if conversation.thinks and not prompt.thought else "no"

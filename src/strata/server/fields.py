@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from strata.server.errors import ApiError
+from strata.server.formats import Format, of_response_format, of_schema_field, of_text, only_one
 
 MAX_CHOICES = 8
 MAX_STOPS = 4
@@ -41,6 +42,28 @@ class CommonFields(msgspec.Struct, kw_only=True):
     priority: int = 0
     deadline_s: float | None = None
     ignore_eos: bool = False
+    response_format: dict[str, Any] | None = None
+    json_schema: dict[str, Any] | bool | None = None
+    grammar: str | None = None
+    regex: str | None = None
+
+
+def form_of(fields: CommonFields) -> Format | None:
+    """What the answer has to look like: `response_format`, or one of llama.cpp's and vLLM's fields for the same."""
+    schema = fields.json_schema
+    return only_one(
+        of_response_format(fields.response_format, "response_format"),
+        None if schema is None else of_schema_field("json_schema", schema, strict=False),
+        of_text("grammar", fields.grammar),
+        of_text("regex", fields.regex),
+    )
+
+
+def budget(asked: int | None, name: str) -> int | None:
+    """Tokens of reasoning at most."""
+    if asked is not None and asked < 0:
+        raise ApiError(400, f"{name} must be 0 or more, found {asked}", name, "invalid_value")
+    return asked
 
 
 def sampling(fields: CommonFields, logprobs: int | None) -> Mapping[str, Any]:

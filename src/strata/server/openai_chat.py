@@ -12,7 +12,17 @@ from strata.server.chat_writer import ChatWriter
 from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, include_usage, sampling, stops, terms
+from strata.server.fields import (
+    CommonFields,
+    answer_tokens,
+    budget,
+    choices,
+    form_of,
+    include_usage,
+    sampling,
+    stops,
+    terms,
+)
 from strata.server.served import ServedModel
 from strata.server.thinking import by_effort, source_of
 from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
@@ -20,8 +30,6 @@ from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "response_format": ({"type": "text"},),
-    "grammar": ("",),
     "audio": (),
     "modalities": (["text"],),
     "prediction": (),
@@ -47,6 +55,7 @@ class ChatFields(CommonFields, kw_only=True):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
+    thinking_budget: int | None = None
 
 
 def toolbox_of(fields: ChatFields) -> Toolbox:
@@ -119,4 +128,6 @@ def _ask(fields: ChatFields, served: ServedModel) -> Ask:
         cached=fields.cache_prompt,
         terms=terms(fields),
         toolbox=toolbox_of(fields),
+        form=form_of(fields),
+        budget=budget(fields.thinking_budget, "thinking_budget"),
     )

@@ -9,13 +9,16 @@ from typing import Any
 
 from strata.chat.events import CallStart, Delta, Done, Event, TokenLogprob
 from strata.chat.reader import Reading
+from strata.chat.shapes import constraint
 from strata.chat.tokenizer import Tokenizer
 from strata.engine.request import Request
+from strata.sampling.constraint import Constraint
 from strata.server.body import read_fields
 from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, include_usage, sampling, stops, terms
+from strata.server.fields import CommonFields, answer_tokens, choices, form_of, include_usage, sampling, stops, terms
+from strata.server.formats import Format
 from strata.server.generate import Job
 from strata.server.logprobs import LOWEST
 from strata.server.served import ServedModel
@@ -29,8 +32,6 @@ UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "echo": (False,),
     "suffix": ("",),
     "best_of": (1,),
-    "grammar": ("",),
-    "response_format": ({"type": "text"},),
 }
 """Understood, but not built; with the values that ask for nothing."""
 
@@ -49,7 +50,8 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     with_usage = include_usage(fields)
     prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
     writer = CompletionWriter(served, fields, int(time.time()), with_usage)
-    return Work(jobs_of(fields, prompts, served, engine), writer, fields.stream)
+    jobs = jobs_of(fields, prompts, served, engine, await constraint_of(form_of(fields), served))
+    return Work(jobs, writer, fields.stream)
 
 
 def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
@@ -69,8 +71,20 @@ def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int
     return prompts
 
 
+async def constraint_of(form: Format | None, served: ServedModel) -> Constraint | None:
+    """What the answer has to look like; 400 when it cannot be compiled."""
+    made = None if form is None else constraint(form.shape, "no", None)
+    if form is not None and made is not None and (complaint := await served.grammars.complaint(made.grammar)):
+        raise form.refused(complaint)
+    return made
+
+
 def jobs_of(
-    fields: CompletionFields, prompts: Sequence[tuple[int, ...]], served: ServedModel, engine: EngineProcess
+    fields: CompletionFields,
+    prompts: Sequence[tuple[int, ...]],
+    served: ServedModel,
+    engine: EngineProcess,
+    must: Constraint | None,
 ) -> list[Job]:
     """The answers to make: n for every prompt, prompt by prompt."""
     count = choices(fields)
@@ -78,7 +92,9 @@ def jobs_of(
         raise ApiError(400, f"{len(prompts)} prompts times n {count}: at most {MAX_ANSWERS} answers", "prompt")
     if fields.logprobs is not None and fields.logprobs < 0:
         raise ApiError(400, f"logprobs must be 0 or more, found {fields.logprobs}", "logprobs", "invalid_value")
-    asked = sampling(fields, fields.logprobs)
+    if must is not None and fields.ignore_eos:
+        raise ApiError(400, "ignore_eos cannot be combined with a form of the answer", "ignore_eos", "invalid_value")
+    asked = {**sampling(fields, fields.logprobs), "constraint": must}
     max_new = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
     reading = Reading(stops(fields), split_reasoning=False)
     stop_ids = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids

@@ -12,7 +12,8 @@ from strata.server.body import IGNORED, read_fields
 from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.fields import answer_tokens
+from strata.server.fields import answer_tokens, budget
+from strata.server.formats import of_response_format
 from strata.server.responses_items import turns_of
 from strata.server.responses_writer import ResponseWriter, Told
 from strata.server.served import ServedModel
@@ -71,6 +72,7 @@ class ResponseFields(msgspec.Struct, kw_only=True):
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool = True
+    thinking_budget: int | None = None
     top_k: int | None = None
     min_p: float | None = None
     presence_penalty: float | None = None
@@ -90,6 +92,9 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     include = _included(fields.include or [])
     effort = _effort(fields.reasoning or {})
     _check_text(fields.text or {})
+    form = (fields.text or {}).get("format")
+    if form is not None and not isinstance(form, dict):
+        raise ApiError(400, "text.format must be an object", "text.format", "invalid_value")
     names = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
     asked = {name: getattr(fields, name) for name in (*names, "seed")}
     if fields.top_logprobs is not None or LOGPROBS in include:
@@ -101,6 +106,8 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         max_new=answer_tokens(fields.max_output_tokens, "max_output_tokens", served.max_tokens),
         names={"max_new": "max_output_tokens", "tokens": "input"},
         toolbox=toolbox_of(fields),
+        form=of_response_format(form, "text.format"),
+        budget=budget(fields.thinking_budget, "thinking_budget"),
     )
     jobs = await jobs_of(ask, served, engine)
     told = Told(
@@ -132,7 +139,7 @@ def _echo(fields: ResponseFields, effort: str | None, temperature: float, top_p:
         "tools": [form for form in fields.tools or [] if form.get("type") == "function"],
         "previous_response_id": None,
         "reasoning": {"effort": effort, "summary": None},
-        "text": {"format": {"type": "text"}},
+        "text": {"format": (fields.text or {}).get("format") or {"type": "text"}},
         "truncation": "disabled",
         "background": False,
         "store": False,
@@ -208,7 +215,5 @@ def _check_text(text: Mapping[str, Any]) -> None:
     if unknown:
         name = f"text.{min(unknown)[:60]}"
         raise ApiError(400, f"unknown field {name!r}", name, "unknown_parameter")
-    if text.get("format") not in (None, {"type": "text"}):
-        raise ApiError(400, "'text.format' is not built yet, text is", "text.format", "unsupported_parameter")
     if text.get("verbosity") not in (None, "medium"):
         raise ApiError(400, "'text.verbosity' is not built yet", "text.verbosity", "unsupported_parameter")

@@ -9,6 +9,7 @@ from typing import Any
 from strata.chat.conversation import Conversation
 from strata.sampling.params import SamplingParams
 from strata.server.errors import ApiError
+from strata.server.grammars import GrammarChecker
 
 DEFAULT_NAME = "default"
 
@@ -27,6 +28,7 @@ class ServedModel:
     seed: int | None = None
     """Of a request that names none; None = a new one each time."""
     aliases: frozenset[str] = field(default=frozenset((DEFAULT_NAME,)))
+    grammars: GrammarChecker = field(default_factory=GrammarChecker, compare=False)
 
     def check_name(self, asked: str | None) -> None:
         """404 unless the request means this model."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strata.chat.call_reader import CallReader
 from strata.chat.calls import Argued, Called, CallPart, Tool, ToolDialect
-from strata.chat.json_text import ObjectScanner
+from strata.chat.json_text import NO_PARAMETERS, ObjectScanner, spaced
 from strata.core.errors import EngineError
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -113,7 +113,7 @@ def grammar(tools: Sequence[Tool], several: bool) -> str:
     rules = []
     for number, tool in enumerate(tools):
         head = f'{OPEN}\n{{"name": {json.dumps(tool.name)}, "arguments": '
-        schema = json.dumps(tool.parameters or {"type": "object", "properties": {}, "additionalProperties": False})
+        schema = json.dumps(spaced(tool.parameters or NO_PARAMETERS, tool.strict))
         rules.append(f"call_{number}: {json.dumps(head)} %json {schema} {json.dumps('}' + chr(10) + CLOSE)}")
     names = " | ".join(f"call_{number}" for number in range(len(tools)))
     more = f"({json.dumps(chr(10))} call)*" if several else ""

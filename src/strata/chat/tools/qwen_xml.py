@@ -7,6 +7,7 @@ from typing import Any
 
 from strata.chat.call_reader import CallReader
 from strata.chat.calls import Argued, Called, CallPart, Tool, ToolDialect
+from strata.chat.json_text import spaced
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]+)>")
@@ -202,7 +203,8 @@ def grammar(tools: Sequence[Tool], several: bool) -> str:
             if isinstance(kind, Mapping) and kind.get("type") == "string" and "enum" not in kind:
                 rules.append(f'{rule}: {head} text_value "\\n"')
             else:
-                rules.append(f'{rule}: {head} %json {json.dumps(_inlined(kind, schema))} "\\n</parameter>\\n"')
+                value = json.dumps(spaced(_inlined(kind, schema), tool.strict))
+                rules.append(f'{rule}: {head} %json {value} "\\n</parameter>\\n"')
             items.append(rule if name in required else f"{rule}?")
         head = json.dumps(f"{OPEN}\n<function={tool.name}>\n")
         rules.append(f"call_{number}: {head} {' '.join(items)} {json.dumps(f'</function>{chr(10)}{CLOSE}')}")

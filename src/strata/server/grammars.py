@@ -1,0 +1,78 @@
+"""Whether a grammar can be compiled, found out in a process that is killed when it takes too long."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections import OrderedDict
+
+LONGEST_S = 10.0
+LARGEST = 1 << 20
+"""Characters of a grammar."""
+KEPT = 256
+COMMAND = (sys.executable, "-m", "strata.chat.grammar_child")
+
+
+class GrammarChecker:
+    """Asks one child, one grammar after the other; what was found is kept. Belongs to the event loop's thread."""
+
+    def __init__(self, command: tuple[str, ...] = COMMAND, longest_s: float = LONGEST_S) -> None:
+        self._command = command
+        self._longest_s = longest_s
+        self._known: OrderedDict[str, str] = OrderedDict()
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+
+    async def complaint(self, grammar: str) -> str:
+        """Why `grammar` cannot be compiled; empty when it can be."""
+        if len(grammar) > LARGEST:
+            return f"it is too large: {len(grammar)} characters, at most {LARGEST}"
+        if grammar in self._known:
+            self._known.move_to_end(grammar)
+            return self._known[grammar]
+        async with self._turn:
+            found = self._known[grammar] = await self._ask(grammar)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return found
+
+    async def _ask(self, grammar: str) -> str:
+        child = self._child
+        if child is None or child.returncode is not None:
+            child = self._child = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                limit=LARGEST,
+                process_group=0,  # Ctrl-C in a terminal is for the server
+            )
+        assert child.stdin is not None and child.stdout is not None
+        try:
+            child.stdin.write((json.dumps(grammar) + "\n").encode())
+            line = await asyncio.wait_for(child.stdout.readline(), self._longest_s)
+        except TimeoutError:
+            await self._end()
+            return f"it takes longer than {self._longest_s:g} s to compile"
+        except asyncio.CancelledError:
+            await self._end()  # its answer would be taken for that to the next question
+            raise
+        except ConnectionError:
+            line = b""
+        if not line:
+            await self._end()
+            return "its compiler gave up"
+        return str(json.loads(line))
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            child.kill()
+        if child.stdin is not None:
+            child.stdin.close()
+        await child.wait()
+
+    async def close(self) -> None:
+        """End the child."""
+        await self._end()
