@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from strata.chat.conversation import Turn
+from strata.server import body
 from strata.server.ask import Ask, jobs_of
-from strata.server.body import IGNORED, read_fields
+from strata.server.body import read_fields
 from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
@@ -35,6 +36,9 @@ UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "max_tool_calls": (),
 }
 """Understood, but not built; with the values that ask for nothing."""
+
+IGNORED = body.IGNORED - {"metadata"}
+"""The response repeats its metadata."""
 
 WHY = {
     "previous_response_id": "responses are not stored: send the whole conversation as input",
