@@ -50,7 +50,11 @@ DIALECTS: Mapping[str, str] = {
     "O-078": "reasoning is sent into a block of text, which clients refuse",
     "O-079": "tools of hosted services in a request to /v1/responses fail all of it",
     "O-081": "a malformed call after reasoning ends in a list of no calls",
+    "O-082": "a call that is asked for by name is made or not, as with auto",
     "O-083": "of several calls in one answer only the first is recognised",
+    "O-084": "a word in a parameter's description breaks the grammar of a call",
+    "O-085": "a schema that cannot be enforced is ignored",
+    "O-086": "the asked form is forced on the reasoning before it",
 }
 """Those of wire dialects and tool calls that are tested so far; their classes are not done."""
 
