@@ -45,8 +45,7 @@ class CudaDevice:
         properties = torch.cuda.get_device_properties(self.torch_device)
         self.name = str(properties.name)
         self.processors = int(properties.multi_processor_count)
-        version = f"{properties.major}{properties.minor}"
-        self.architecture = f"sm_{version}{'a' if version == '90' else ''}"  # with what only this one has (matrix.h)
+        self.architecture = f"sm_{properties.major}{properties.minor}"
         self.starts_early = properties.major >= 9
         self.cache = cache
         self.launches = 0

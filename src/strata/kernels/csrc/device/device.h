@@ -10,8 +10,7 @@
 //     shuffle_xor(v, mask), shuffle(v, source_lane), ballot(bool), any_of(bool)   float, int32_t or uint32_t
 //     lane_tree(v)                   docs/numerics.md, rule 5; the sum in every lane
 //     largest_of_lanes(v)            of uint32_t, in every lane
-//     SHARED(type, name, count)      a static array of the block; DYNAMIC_SHARED(type, name) the launch's bytes;
-//                                    DYNAMIC_SHARED_AT(bytes, type, name) the same, aligned to more than 16 on a GPU
+//     SHARED(type, name, count)      a static array of the block; DYNAMIC_SHARED(type, name) the launch's bytes
 //     fma(a, b, c)                   one rounding; square_root(x) IEEE; dot4(a, b, c) four signed bytes each, plus c
 //     atomic_add, atomic_max         on int32_t, the old value; floats are never added atomically
 //     load_volatile, store_volatile, fence_system, fence_device

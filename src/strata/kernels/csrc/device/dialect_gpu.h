@@ -14,9 +14,8 @@
 #define STRATA_KERNEL_OF(threads, name, params) extern "C" __global__ __launch_bounds__(threads) void name params
 #define STRATA_KERNEL_UP_TO(threads, name, params) STRATA_KERNEL_OF(threads, name, params)
 #define SHARED(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
-#define DYNAMIC_SHARED(type, name) DYNAMIC_SHARED_AT(16, type, name)
-#define DYNAMIC_SHARED_AT(bytes, type, name)                                                 \
-    extern __shared__ __attribute__((aligned(bytes))) unsigned char strata_dynamic_shared[]; \
+#define DYNAMIC_SHARED(type, name)                                                       \
+    extern __shared__ __attribute__((aligned(16))) unsigned char strata_dynamic_shared[]; \
     type* const name = reinterpret_cast<type*>(strata_dynamic_shared)
 
 namespace strata::STRATA_ISA {

@@ -4,16 +4,13 @@
 //     mma_s8_half(d, a, b, c)  D [16, 8] = A [16, 16] B [16, 8] + C
 //     load_rows(tile, rows_place(row), column, f)     A: 16 rows of 32 bytes of a swizzled tile from a multiple of 32 on,
 //                              f[0..1] rows 0-7 and 8-15 of the bytes 0 .. 15, f[2..3] of the bytes 16 .. 31; lane l has the
-//                              bytes 4 (l % 4) .. of row l / 4. A lane's place is the same for all columns
-//     load_columns(tile, row, column, f)  two B, whose columns are rows of a tile: f[0..1] bytes 0 .. and 16 .. of rows
-//                              0-7, f[2..3] of rows 8-15
-//     mma_wide(d, a, tile, row, column)   D [16, wide] = A [16, 32] B for each of four groups, those of 128 threads that
-//                              come here together; B's columns are rows `row` .. of a tile, a wide_tile(p) whose p is
-//                              aligned to 1,024
-//     publish_copies()         before the barrier after which mma_wide reads what this thread's copies brought
+//                              bytes 4 (l % 4) .. of row l / 4. A lane's place is the same for all columns, and 8 rows on
+//                              it is 1,024 bytes further
+//     load_columns(tile, columns_place(row), column, f)   two B, whose columns are rows of a tile: f[0..1] bytes 0 .. and
+//                              16 .. of rows 0-7, f[2..3] of rows 8-15
 //
-// Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row; in wide
-// products the next eight columns follow. NVIDIA's instructions where there are some, sums of four bytes by dot4 elsewhere.
+// Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row.
+// NVIDIA's instruction where there is one, sums of four bytes by dot4 elsewhere.
 #pragma once
 
 #include "bytes.h"
@@ -45,54 +42,15 @@ STRATA_INLINE void load_pieces(const uint8_t* at, uint32_t (&f)[4]) {
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(at))));
 }
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-#define STRATA_SUMS_8(d, i) \
-    "=&r"(d[i]), "=&r"(d[i + 1]), "=&r"(d[i + 2]), "=&r"(d[i + 3]), "=&r"(d[i + 4]), "=&r"(d[i + 5]), "=&r"(d[i + 6]), "=&r"(d[i + 7])
-
-// What a processor's matrix unit is told of a tile: its place, 1,024 bytes from eight rows to the next, and the swizzle.
-struct WideTile {
-    uint32_t place;
-
-    STRATA_METHOD uint64_t words(int row, int column) const {
-        return 1ull << 62 | 64ull << 32 | (place + static_cast<uint32_t>(row * 8 + column / 16));
-    }
-};
-
-STRATA_INLINE WideTile wide_tile(const uint8_t* tile) {
-    return {(1u << 16) + (static_cast<uint32_t>(__cvta_generic_to_shared(tile)) >> 4)};
-}
-
-STRATA_INLINE void mma_wide(int32_t (&d)[32], const uint32_t (&a)[4], WideTile tile, int row, int column) {
-    asm volatile("{ .reg .pred none; setp.ne.b32 none, %37, 0; wgmma.fence.sync.aligned;"
-                 "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"
-                 "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, none;"
-                 "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }"
-                 : STRATA_SUMS_8(d, 0), STRATA_SUMS_8(d, 8), STRATA_SUMS_8(d, 16), STRATA_SUMS_8(d, 24)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile.words(row, column)), "r"(0));
-}
-
-STRATA_INLINE void mma_wide(int32_t (&d)[16], const uint32_t (&a)[4], WideTile tile, int row, int column) {
-    asm volatile("{ .reg .pred none; setp.ne.b32 none, %21, 0; wgmma.fence.sync.aligned;"
-                 "wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15},"
-                 "{%16,%17,%18,%19}, %20, none;"
-                 "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; }"
-                 : STRATA_SUMS_8(d, 0), STRATA_SUMS_8(d, 8)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tile.words(row, column)), "r"(0));
-}
-
-STRATA_INLINE void publish_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-#endif
-
 STRATA_INLINE int rows_place(int row) { return swizzled(row + (lane() & 15), (lane() >> 4) * 16); }
+STRATA_INLINE int columns_place(int row) { return swizzled(row + (lane() & 7) + (lane() >> 4) * 8, (lane() >> 3 & 1) * 16); }
 
 STRATA_INLINE void load_rows(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
     load_pieces(tile + (place ^ column), f);
 }
 
-STRATA_INLINE void load_columns(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
-    load_pieces(tile + swizzled(row + (lane() & 7) + (lane() >> 4) * 8, column + (lane() >> 3 & 1) * 16), f);
+STRATA_INLINE void load_columns(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
+    load_pieces(tile + (place ^ column), f);
 }
 
 #else
@@ -119,41 +77,15 @@ STRATA_INLINE void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, 
 }
 
 STRATA_INLINE int rows_place(int row) { return swizzled(row + lane() / 4, lane() % 4 * 4); }
+STRATA_INLINE int columns_place(int row) { return rows_place(row); }
 
 STRATA_INLINE void load_rows(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
-    for (int i = 0; i < 4; ++i) f[i] = load4(tile + (place ^ column ^ i / 2 * 16) + i % 2 * 8 * 128);
+    for (int i = 0; i < 4; ++i) f[i] = load4(tile + (place ^ column ^ i / 2 * 16) + i % 2 * 1024);
 }
 
-STRATA_INLINE void load_columns(const uint8_t* tile, int row, int column, uint32_t (&f)[4]) {
-    for (int i = 0; i < 4; ++i)
-        f[i] = load4(tile + swizzled(row + lane() / 4 + i / 2 * 8, column + i % 2 * 16 + lane() % 4 * 4));
+STRATA_INLINE void load_columns(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
+    for (int i = 0; i < 4; ++i) f[i] = load4(tile + (place ^ column ^ i % 2 * 16) + i / 2 * 1024);
 }
-
-#endif
-
-#if !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-using WideTile = const uint8_t*;
-
-STRATA_INLINE WideTile wide_tile(const uint8_t* tile) { return tile; }
-
-template <int results>
-STRATA_INLINE void mma_wide(int32_t (&d)[results], const uint32_t (&a)[4], WideTile tile, int row, int column) {
-    STRATA_UNROLL
-    for (int i = 0; i < results / 8; ++i) {
-        uint32_t b[4];
-        load_columns(tile, row + 16 * i, column, b);
-        STRATA_UNROLL
-        for (int j = 0; j < 2; ++j) {
-            int32_t four[4];
-            mma_s8(four, a, b[2 * j], b[2 * j + 1], 0);
-            STRATA_UNROLL
-            for (int e = 0; e < 4; ++e) d[8 * i + 4 * j + e] = four[e];
-        }
-    }
-}
-
-STRATA_INLINE void publish_copies() {}
 
 #endif
 

@@ -24,9 +24,6 @@ STRATA_INLINE int64_t stages_of(int64_t cols) { return (cols + stage_codes - 1) 
 // When lane `l` has its turn: the bits of its number in reverse. So also the lane whose turn it is.
 STRATA_INLINE int turn_of(int l) { return (l & 1) << 4 | (l & 2) << 2 | (l & 4) | (l & 8) >> 2 | (l & 16) >> 4; }
 
-// Sub-blocks (or values) of lane `l` when there are `count`.
-STRATA_INLINE int own_of(int l, int count) { return (count - l + 31) / 32; }
-
 // Where row `row` of 64 rows lies among their scales.
 STRATA_INLINE int scale_place(int row) { return row / 16 * 16 + row % 8 / 2 * 4 + row / 8 % 2 * 2 + row % 2; }
 
@@ -35,6 +32,6 @@ struct RowsTile {
     int32_t expert, first, count, unused;
 };
 
-constexpr int tile_lines = 64;  // rows of the weight, and rows of x for four groups of lanes, that are multiplied at once
+constexpr int tile_lines = 64;  // rows of the weight that a block multiplies at once
 
 }  // namespace strata::STRATA_ISA

@@ -25,7 +25,6 @@ struct PromptStage {
     static constexpr int x_scales = rows * steps * 4, w_scales = tile_lines * steps * 4;
     static constexpr int m = d + x_scales, scale = m + (minima ? x_scales : 0), minimum = scale + w_scales;
     static constexpr int bytes = minimum + (minima ? w_scales : 0);
-    static_assert(bytes % 1024 == 0, "the next stage's tiles begin at 1,024 bytes, too (matrix.h)");
 };
 
 constexpr int prompt_depth = 2;  // stages in shared memory

@@ -2,7 +2,7 @@
 // sub-block are exact whoever adds them, and the few float operations keep the lane rule's order (prompt_layout.h).
 // One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and STRATA_GROUPS (1 or 3).
 //
-// A group of 32 lanes computes 16 rows of x by 64 rows of the weight, a block of 128 G threads 64 G by 64; every thread
+// A group of 32 lanes computes 32 rows of x by 32 rows of the weight, a block of 128 G threads 64 G by 64; every thread
 // has 32 results. With three times 128 threads a scheduler has three groups of lanes, of which two add terms while one
 // waits for the matrix unit. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
 #pragma once
@@ -12,24 +12,25 @@
 
 namespace strata::STRATA_ISA {
 
-constexpr int wide_lines = 32;  // rows of the weight whose integer sums a thread holds at once
-
-// Scales or minima of this lane's rows among `wide_lines` of the weight.
-STRATA_INLINE void load_lines(const uint8_t* from, float (&to)[wide_lines / 4]) {
+// Scales or minima of this lane's rows among 32 of the weight.
+STRATA_INLINE void load_lines(const uint8_t* from, float (&to)[8]) {
     STRATA_UNROLL
-    for (int i = 0; i < wide_lines / 16; ++i) {
+    for (int i = 0; i < 2; ++i) {
         const Words4 four = load16(from + 64 * i);
         STRATA_UNROLL
         for (int j = 0; j < 4; ++j) to[4 * i + j] = float_of_bits(four.w[j]);
     }
 }
 
-// d or m of this lane's two rows of x.
+// d or m of this lane's four rows of x.
 template <int steps>
-STRATA_INLINE void load_pair(const uint8_t* from, float (&to)[2]) {
-    to[0] = float_of_bits(load4(from));
-    to[1] = float_of_bits(load4(from + 8 * steps * 4));
+STRATA_INLINE void load_rows_scales(const uint8_t* from, float (&to)[4]) {
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) to[i] = float_of_bits(load4(from + i * 8 * steps * 4));
 }
+
+STRATA_INLINE int first_row() { return warp() / 2 * 32; }
+STRATA_INLINE int first_line() { return warp() % 2 * 32; }
 
 // The stages of a block's units, one after the other, and the place that comes next.
 template <int sub, bool minima, int groups>
@@ -37,19 +38,16 @@ struct PromptPlaces {
     using Stage = PromptStage<sub, minima, groups>;
     PromptLoader<sub, minima, groups> loader;
     const uint8_t* stage = nullptr;
-    WideTile lines = {};   // the stage's codes of the weight
     int slot = 0, at = 0;  // of the ring; of the stage
-    uint32_t x[4] = {};    // 32 codes of this group's rows of x
-    // Of this lane in a stage: its rows of x, their scales, those of its rows of the weight.
-    int x_place = rows_place(warp() * 16), d_place = (warp() * 16 + lane() / 4) * Stage::steps * 4, line_place = lane() % 4 * 16;
+    uint32_t x[2][4] = {}, w[2][4] = {};  // 32 codes of this group's rows of x and of the weight
+    int x_place = rows_place(first_row()), w_place = columns_place(first_line());
+    int d_place = (first_row() + lane() / 4) * Stage::steps * 4, line_place = (first_line() + lane() % 4 * 4) * 4;
 
     STRATA_METHOD void next_stage() {
         wait_for_copies<prompt_depth - 2>();
-        publish_copies();
         barrier();  // everyone's copies have landed, and nobody reads the slot that is filled next
         loader.ask();
         stage = loader.ring + slot * Stage::bytes;
-        lines = wide_tile(stage + Stage::w);
         slot = slot + 1 == prompt_depth ? 0 : slot + 1;
     }
 
@@ -58,42 +56,43 @@ struct PromptPlaces {
     STRATA_METHOD void add(float (&sums)[32]) {
         if (at == 0) next_stage();
         const bool second = sub == 16 && (at & 1) != 0;
-        if (!second) load_rows(stage + Stage::x, x_place, at * sub, x);
-        float d[2], m[2] = {};
+        if (!second) {
+            STRATA_UNROLL
+            for (int i = 0; i < 2; ++i) {
+                load_rows(stage + Stage::x + i * 16 * 128, x_place, at * sub, x[i]);
+                load_columns(stage + Stage::w + i * 16 * 128, w_place, at * sub, w[i]);
+            }
+        }
+        float d[4], m[4] = {}, scale[8], minimum[8] = {};
         const uint8_t* const pair = stage + d_place + at * 4;
         const uint8_t* const scales = stage + line_place + at * (tile_lines * 4);
-        load_pair<Stage::steps>(pair + Stage::d, d);
-        if (minima) load_pair<Stage::steps>(pair + Stage::m, m);
+        load_rows_scales<Stage::steps>(pair + Stage::d, d);
+        load_lines(scales + Stage::scale, scale);
+        if (minima) load_rows_scales<Stage::steps>(pair + Stage::m, m);
+        if (minima) load_lines(scales + Stage::minimum, minimum);
         STRATA_UNROLL
-        for (int part = 0; part < tile_lines; part += wide_lines) {
-            float scale[wide_lines / 4], minimum[wide_lines / 4] = {};
-            load_lines(scales + Stage::scale + 4 * part, scale);
-            if (minima) load_lines(scales + Stage::minimum + 4 * part, minimum);
-            int32_t whole[wide_lines / 2];
-            multiply(second, part, whole);
+        for (int i = 0; i < 2; ++i) {
+            int32_t whole[4][4];
             STRATA_UNROLL
-            for (int i = 0; i < wide_lines / 2; ++i) {
-                const int row = i / 2 % 2, line = i / 4 * 2 + i % 2;
-                float& sum = sums[part / 2 + i];
-                sum = fma(static_cast<float>(whole[i]), scale[line] * d[row], first ? 0.0f : sum);
-                if (minima) sum = fma(m[row], minimum[line] * d[row], sum);
+            for (int j = 0; j < 4; ++j) {
+                const uint32_t* const b = w[j / 2] + j % 2 * 2;
+                if constexpr (sub == 32) mma_s8(whole[j], x[i], b[0], b[1], 0);
+                else mma_s8_half(whole[j], second ? x[i][2] : x[i][0], second ? x[i][3] : x[i][1], second ? b[1] : b[0], 0);
             }
+            STRATA_UNROLL
+            for (int j = 0; j < 4; ++j)
+                STRATA_UNROLL
+                for (int e = 0; e < 4; ++e) {
+                    const int row = 2 * i + e / 2, line = 2 * j + e % 2;
+                    float& sum = sums[16 * i + 4 * j + e];
+                    sum = fma(static_cast<float>(whole[j][e]), scale[line] * d[row], first ? 0.0f : sum);
+                    if (minima) sum = fma(m[row], minimum[line] * d[row], sum);
+                }
         }
         at = at + 1 == Stage::steps ? 0 : at + 1;
     }
 
-    // The integer sums of a place: of all 32 codes, or of one half, with zeros for the other.
-    STRATA_METHOD void multiply(bool second, int part, int32_t (&whole)[wide_lines / 2]) const {
-        const int column = at * sub & ~31;
-        if constexpr (sub == 32) {
-            mma_wide(whole, x, lines, part, column);
-        } else {
-            const uint32_t half[4] = {second ? 0 : x[0], second ? 0 : x[1], second ? x[2] : 0, second ? x[3] : 0};
-            mma_wide(whole, half, lines, part, column);
-        }
-    }
-
-    // A unit none of whose rows these 128 threads have.
+    // A unit none of whose rows this group has.
     STRATA_METHOD void pass() {
         STRATA_ROLL
         for (int i = 0; i < loader.stages; ++i) next_stage();
@@ -104,14 +103,21 @@ struct PromptPlaces {
 template <int most>
 STRATA_INLINE void store_results(const UnitRows<most>& rows, const float (&sums)[32], float factor, int64_t first,
                                  int64_t count, float* y) {
-    const int row = warp() * 16 + lane() / 4, column = lane() % 4 * 2, left = static_cast<int>(count - first) - column;
+    const int row = first_row() + lane() / 4, column = first_line() + lane() % 4 * 2, left = static_cast<int>(count - first) - column;
     STRATA_UNROLL
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 4; ++i) {
         if (row + 8 * i >= rows.tile.count) continue;
         float* to = y + rows.result[row + 8 * i] * count + first + column;
         STRATA_UNROLL
-        for (int j = 0; j < 16; ++j)
-            if (j / 2 * 8 + j % 2 < left) to[j / 2 * 8 + j % 2] = sums[j / 2 * 4 + i * 2 + j % 2] * factor;
+        for (int j = 0; j < 4; ++j) {
+            const float* const pair = sums + i / 2 * 16 + j * 4 + i % 2 * 2;
+            if (count % 2 == 0 && 8 * j < left) {
+                *reinterpret_cast<Words2*>(to + 8 * j) = {{bits_of_float(pair[0] * factor), bits_of_float(pair[1] * factor)}};
+            } else {
+                if (8 * j < left) to[8 * j] = pair[0] * factor;
+                if (8 * j + 1 < left) to[8 * j + 1] = pair[1] * factor;
+            }
+        }
     }
 }
 
@@ -120,17 +126,18 @@ template <int sub, bool minima, int groups>
 STRATA_INLINE void add_unit(PromptPlaces<sub, minima, groups>& places, int count, TreeSums<32>& sums,
                             WaitingSums<32>& waiting) {
     places.at = 0;
+    const int each = count / 32, more = count % 32;  // sub-blocks of a lane; lanes that have one more
     STRATA_ROLL
     for (int pair = 0; pair < 16; ++pair) {
         const int first = turn_of(2 * pair);
         if (first >= count) continue;
         places.template add<true>(sums.even);
         STRATA_ROLL
-        for (int i = own_of(first, count); i > 1; --i) places.template add<false>(sums.even);
+        for (int i = each + (first < more ? 1 : 0); i > 1; --i) places.template add<false>(sums.even);
         if (first + 16 < count) {
             places.template add<true>(sums.odd);
             STRATA_ROLL
-            for (int i = own_of(first + 16, count); i > 1; --i) places.template add<false>(sums.odd);
+            for (int i = each + (first + 16 < more ? 1 : 0); i > 1; --i) places.template add<false>(sums.odd);
             join(sums.odd, sums.even);
         } else {
             keep(sums.even, sums.odd);
@@ -157,7 +164,7 @@ STRATA_INLINE void run_prompt(const PromptWork& work, const PromptOperands& from
     }
     for (int number = 0; unit < work.units; unit = work.find(unit + stride, stride), ++number) {
         const UnitRows<Stage::rows>& here = rows[number % units_under_way];
-        if (here.tile.count <= warp() / 4 * 64) {
+        if (here.tile.count <= first_row()) {
             places.pass();
             continue;
         }
@@ -174,7 +181,7 @@ STRATA_KERNEL_OF(128 * STRATA_GROUPS, prompt_products,
                   const int32_t* pairs, const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t rows,
                   int64_t top_k, int64_t kind, int64_t format, float* y, int64_t count, int64_t cols, int64_t padded,
                   int64_t scale_bits)) {
-    DYNAMIC_SHARED_AT(1024, unsigned char, shared);
+    DYNAMIC_SHARED(unsigned char, shared);
     const PromptWork work = prompt_work(tiles, tile_starts, pairs, table, first_expert, experts,
                                         (count + tile_lines - 1) / tile_lines, rows, top_k, kind, format, 64 * STRATA_GROUPS);
     const PromptOperands from = {x, d, m, w, scale, minimum, cols, padded, first_expert};
