@@ -18,6 +18,8 @@ from strata.speculate.lookup import LookupDrafter
 from strata.state.sequence import SequenceStates
 
 HEAD = "mtp"
+SELDOM = 4
+"""Of the steps before which nothing was proposed, one of so many is learned from: learning takes some of it, too."""
 FRESH = 16
 """Steps after which what is shown of drafts is counted anew."""
 
@@ -98,6 +100,8 @@ class Drafts:
     def stepped(self, windows: Sequence[Window], seconds: float) -> None:
         """A recorded step of these windows took so long."""
         self.steps += 1
+        if self.chooser is not None and self.chooser.last is None and self.steps % SELDOM:
+            return
         if self.chooser is not None and all(window.score == len(window.tokens) for window in windows):
             self.chooser.costs.observe_step(sum(len(window.tokens) for window in windows), seconds)
 

@@ -6,6 +6,7 @@ the step are given to drafts by depth.best_depths. What was proposed is compared
 checked: so what is not used now is known when it becomes worth it. Pure.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -53,7 +54,7 @@ class Chooser:
         self.reading: set[int] = set()
         """Slots whose sequences the costly drafter reads along with."""
         self.trials = Trials()
-        self.offers: dict[int, Offer] = {}
+        self.offers: defaultdict[int, Offer] = defaultdict(Offer)
         self.last: Depths | None = None
         """The last choice, for whoever looks on."""
 
@@ -92,7 +93,7 @@ class Chooser:
 
         `pending` are their newest tokens, which the drafters have not been told of.
         """
-        self.offers = {slot: Offer() for slot in caps}
+        self.offers.clear()
         best = self._ask_cheap(caps, pending)
         if self.fixed is not None:
             return self._fixed(caps, pending, best)

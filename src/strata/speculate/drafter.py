@@ -18,8 +18,7 @@ class Proposal:
         return Proposal(self.tokens[:most], self.confidence[:most])
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(NamedTuple):
     """A wish for a proposal for one slot."""
 
     pending: int

@@ -42,9 +42,12 @@ class SuffixIndex:
         """(position after the best earlier place of the sequence's end with `pending`, tokens that agree); (0, 0) when
         there is none.
         """
+        places = self.ends.get((*self.tokens[1 - GRAM :], pending))
+        if places is None:  # the rule, with every token: nothing else may cost anything then
+            return 0, 0
         now = [*self.tokens[-LONGEST:], pending]
         best, longest = 0, 0
-        for place in reversed(self.ends.get(tuple(now[-GRAM:]), ()) if len(now) >= GRAM else ()):
+        for place in reversed(places):
             agree = self._agreement(now, place)
             if agree > longest:
                 best, longest = place, agree
