@@ -117,11 +117,13 @@ class Chooser:
         return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
 
     def _pay(self, plain: Depths) -> None:
-        """Take the costly drafter's time off its account; when that is empty it stops reading at once."""
+        """Take the costly drafter's time off its account, and what no clock of it shows; when that is empty it stops
+        reading at once.
+        """
         if self.costly is None or self.fixed is not None or not self.reading:
             return
         drafter = self.drafters[self.costly]
-        if self.rest.add(-drafter.took() / plain.seconds):
+        if self.rest.add(1 - MARGIN - drafter.took() / plain.seconds):
             for slot in self.reading:
                 drafter.rest(slot)
             self.reading.clear()
