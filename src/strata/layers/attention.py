@@ -41,15 +41,11 @@ class Attention:
         ops, rows = batch.ops, batch.rows
         assert state.keys is not None and state.values is not None
         q, k, v, *index = ops.linear(x, (self.q, self.k, self.v, *(self.indexer.inputs if self.indexer else ())))
-        angles = batch.angles(self.rope)
-        branch = ops.branch(len(x))
-        if self.indexer is not None:
-            with branch.work():
-                positions, count = self.indexer(index, batch, state)
         q, gate = self.split_gate(ops, q)
         k = k.view(-1, self.kv_heads, self.head_dim)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(ops, q), self.k_norm(ops, k)
+        angles = batch.angles(self.rope)
         q, k = ops.rope(q, *angles, self.rope.layout), ops.rope(k, *angles, self.rope.layout)
         batch.report(f"{self.name}.q", y=q)
         batch.report(f"{self.name}.k", y=k)
@@ -59,7 +55,7 @@ class Attention:
         if self.indexer is None:
             o = ops.attention(q, state.keys, state.values, rows, scale)
         else:
-            branch.join()
+            positions, count = self.indexer(index, batch, state)
             batch.report(f"{self.name}.selected", positions=positions, count=count)
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
         o = o.view(-1, self.heads * self.head_dim)

@@ -1,5 +1,6 @@
 """Feed-forward blocks: mixture of experts with an optional shared expert, and the dense form."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,8 +19,17 @@ class GatedFeedForward:
     up: Weight
     down: Weight
 
+    @property
+    def inputs(self) -> tuple[Weight, Weight]:
+        """The matrices that read x."""
+        return self.gate, self.up
+
     def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
-        gate, up = ops.linear(x, (self.gate, self.up))
+        gate, up = ops.linear(x, self.inputs)
+        return self.output(ops, gate, up)
+
+    def output(self, ops: Ops, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """y from the products of `inputs`."""
         (y,) = ops.linear(ops.gate("silu", gate, up), (self.down,))
         return y
 
@@ -31,9 +41,19 @@ class SharedExpert:
     network: GatedFeedForward
     gate: Weight
 
-    def add(self, ops: Ops, strength: torch.Tensor, own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """y + sigmoid(strength) * own, one fma per value, for strength = w . x and own = expert(x)."""
-        return ops.stream_add(y, own, strength, 1.0, 1.0)
+    @property
+    def inputs(self) -> tuple[Weight, ...]:
+        """The matrices that read x."""
+        return self.gate, *self.network.inputs
+
+    def output(self, ops: Ops, products: Sequence[torch.Tensor]) -> torch.Tensor:
+        """expert(x) from the products of `inputs` with x."""
+        _, gate, up = products
+        return self.network.output(ops, gate, up)
+
+    def add(self, ops: Ops, products: Sequence[torch.Tensor], own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(w . x) * own, one fma per value, for expert(x) = own."""
+        return ops.stream_add(y, own, products[0], 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,29 +73,20 @@ class Moe:
     def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops = batch.ops
-        if self.shared is None:
-            (logits,) = ops.linear(x, (self.router,))
-            y = self.routed(x, logits, batch)
-        else:
-            logits, strength = ops.linear(x, (self.router, self.shared.gate))
-            branch = ops.branch(len(x))  # beside the routed experts, most of whose launches leave a GPU nearly idle
-            with branch.work():
-                own = self.shared.network(ops, x)
-            batch.close(f"{self.name}.shared")
-            y = self.routed(x, logits, batch)
-            branch.join()
-            y = self.shared.add(ops, strength, own, y)
-        batch.report(f"{self.name}.moe", x=x, y=y)
-        return y
-
-    def routed(self, x: torch.Tensor, logits: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """The chosen experts of the rows, combined in rank order."""
-        ids, weights = batch.ops.route(logits, self.top_k, self.renormalise)
+        logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
+        ids, weights = ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
-        if batch.routed is not None:
-            batch.routed[self.layer] = ids
+        branch, own = ops.branch(len(x)), None
+        if self.shared is not None:  # beside the routed experts, whose placing leaves a GPU idle
+            with branch.work():
+                own = self.shared.output(ops, shared)
+            batch.close(f"{self.name}.shared")
         y = self.experts.run(self.layer, x, ids, weights)
         batch.close(f"{self.name}.routed")
+        if self.shared is not None and own is not None:
+            branch.join()
+            y = self.shared.add(ops, shared, own, y)
+        batch.report(f"{self.name}.moe", x=x, y=y)
         return y
 
 
