@@ -11,7 +11,7 @@ export function TitleBar({ conversation, side, toggle }) {
   const empty = !conversation.messages.length;
   return html`
     <div class="title-bar">
-      <button class="quiet only-narrow" onClick=${() => toggle("list")} aria-expanded=${side === "list"}>Conversations</button>
+      <button class="quiet icon only-narrow" onClick=${() => toggle("list")} aria-expanded=${side === "list"} aria-label="Conversations">☰</button>
       <${Title} conversation=${conversation} />
       <span class="tools">
         ${!empty && html`<${Menu} key=${conversation.id} conversation=${conversation} />`}

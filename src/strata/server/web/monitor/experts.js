@@ -10,7 +10,7 @@ import { Canvas } from "./canvas.js";
 
 const COLOURS = { vram: "accent", pinned: "warm", host: "cool" };
 const NAMES = { vram: "VRAM", pinned: "RAM, read by the GPU", host: "RAM, computed by the CPU" };
-const FAINTEST = 0.12;
+const FAINTEST = 0.18;
 const ROW_PX = { least: 3, most: 12, all: 280 };
 
 const experts = new Poller(async () => readMap(await getJson("v1/experts")), 2000);

@@ -4,8 +4,15 @@ import { html } from "../html.js";
 import { bytes, percent } from "../lib/format.js";
 import { Bar } from "./bar.js";
 
-const COLOURS = ["accent", "warm", "cool", "edge"];
-const NAMES = { files: "model file, libraries", shared: "shared", base: "engine at its start", rest: "engine since" };
+const COLOURS = ["accent", "warm", "cool", "rose", "moss", "edge"];
+const NAMES = {
+  base: "engine at its start",
+  rest: "engine since",
+  files: "model file, libraries",
+  kept: "kept conversations",
+  pool: "pages in use",
+  steps: "room for steps",
+};
 
 export function Memory({ memory, device }) {
   return html`
