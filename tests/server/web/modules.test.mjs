@@ -88,7 +88,7 @@ test("numbers and times are short", () => {
 });
 
 const { byTier, expertAt, layerRows, readMap } = await import(new URL("expert_map.js", LIB));
-const { SPAN_S, ceiling, merged, recent, series, summary } = await import(new URL("series.js", LIB));
+const { SPAN_S, ceiling, linear, logarithmic, merged, recent, series, summary } = await import(new URL("series.js", LIB));
 
 test("the expert map is read back from its bytes", () => {
   const map = readMap({
@@ -111,4 +111,9 @@ test("seconds become series of a fixed span", () => {
   assert.deepEqual([0, 0.3, 1, 3, 50, 501].map(ceiling), [1, 0.5, 1, 5, 50, 1000]);
   assert.deepEqual(summary([null, 3, 1, 2]), { middle: 2, most: 3 });
   assert.equal(summary([null]), null);
+  assert.deepEqual(linear([null, 30]).ticks, [0, 25, 50]);
+  assert.equal(linear([null, 30]).at(25), 0.5);
+  assert.deepEqual(logarithmic([null, 700]).ticks, [1, 10, 100, 1000]);
+  assert.deepEqual([0, 1, 10, 1000].map(logarithmic([700]).at), [0, 0, 1 / 3, 1]);
+  assert.deepEqual(logarithmic([]).ticks, [1, 10, 100]);
 });

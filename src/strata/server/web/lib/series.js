@@ -28,6 +28,21 @@ export function ceiling(value) {
   return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value * 0.999999);
 }
 
+/** From 0 to a round number: where a value stands (0 to 1), and what to write beside it. */
+export function linear(values) {
+  const most = ceiling(Math.max(1, ...values.filter((value) => value !== null)));
+  return { ticks: [0, most / 2, most], at: (value) => value / most };
+}
+
+/** From 1 to a power of ten, a decade as high as the next: for what ranges from ordinary to a thousand times that. */
+export function logarithmic(values) {
+  const decades = Math.max(2, Math.ceil(Math.log10(Math.max(1, ...values.filter((value) => value !== null)))));
+  return {
+    ticks: Array.from({ length: decades + 1 }, (_, i) => 10 ** i),
+    at: (value) => Math.log10(Math.max(1, value)) / decades,
+  };
+}
+
 /** The middle and the largest of the values that are there; null when none is. */
 export function summary(values) {
   const there = values.filter((value) => value !== null).sort((a, b) => a - b);

@@ -1,22 +1,21 @@
 // Lines over the last minutes.
 
 import { html } from "../html.js";
-import { ceiling } from "../lib/series.js";
+import { linear } from "../lib/series.js";
 import { Canvas } from "./canvas.js";
 
 const LEFT = 44;
 const BOTTOM = 18;
 const TOP = 8;
 const HEIGHT = 132;
-const STEPS = 2;
 
-/** `lines`: {values, colour, label}, one value a second, null where there is none; `unit` of all of them. */
-export function Plot({ title, lines, unit, label }) {
-  const most = ceiling(Math.max(1, ...lines.flatMap(({ values }) => values.filter((value) => value !== null))));
+/** `lines`: {values, colour, label}, one value a second, null where there is none; `unit` and `scale` of all. */
+export function Plot({ title, lines, unit, label, scale = linear }) {
+  const heights = scale(lines.flatMap(({ values }) => values));
   const draw = (context, width, height, colour) => {
     const frame = { left: LEFT, right: width - 4, top: TOP, bottom: height - BOTTOM };
-    grid(context, frame, most, colour);
-    for (const line of lines) trace(context, frame, line, most, colour);
+    grid(context, frame, heights, colour);
+    for (const line of lines) trace(context, frame, line, heights, colour);
   };
   return html`
     <figure class="plot">
@@ -30,12 +29,12 @@ export function Plot({ title, lines, unit, label }) {
   `;
 }
 
-function grid(context, frame, most, colour) {
+function grid(context, frame, { ticks, at }, colour) {
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
   context.lineWidth = 1;
-  for (let step = 0; step <= STEPS; step += 1) {
-    const y = Math.round(frame.bottom - ((frame.bottom - frame.top) * step) / STEPS) + 0.5;
+  for (const tick of ticks) {
+    const y = Math.round(frame.bottom - (frame.bottom - frame.top) * at(tick)) + 0.5;
     context.strokeStyle = colour("line");
     context.beginPath();
     context.moveTo(frame.left, y);
@@ -43,7 +42,7 @@ function grid(context, frame, most, colour) {
     context.stroke();
     context.fillStyle = colour("soft");
     context.textAlign = "right";
-    context.fillText(((most * step) / STEPS).toLocaleString("en"), frame.left - 6, y);
+    context.fillText(tick.toLocaleString("en"), frame.left - 6, y);
   }
   context.textBaseline = "alphabetic";
   context.textAlign = "left";
@@ -52,9 +51,9 @@ function grid(context, frame, most, colour) {
   context.fillText("now", frame.right, frame.bottom + 14);
 }
 
-function trace(context, frame, { values, colour: name }, most, colour) {
+function trace(context, frame, { values, colour: name }, { at }, colour) {
   const x = (i) => frame.left + ((frame.right - frame.left) * i) / (values.length - 1);
-  const y = (value) => frame.bottom - ((frame.bottom - frame.top) * value) / most;
+  const y = (value) => frame.bottom - (frame.bottom - frame.top) * at(value);
   context.strokeStyle = context.fillStyle = colour(name);
   context.lineWidth = 1.5;
   context.lineJoin = "round";

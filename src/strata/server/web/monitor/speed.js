@@ -3,7 +3,7 @@
 import { getJson } from "../api.js";
 import { html, useStore } from "../html.js";
 import { number, seconds } from "../lib/format.js";
-import { merged, recent, series, summary } from "../lib/series.js";
+import { logarithmic, merged, recent, series, summary } from "../lib/series.js";
 import { Poller, usePoller } from "../poller.js";
 import { useRef } from "../vendor/hooks.js";
 import { Plot } from "./plot.js";
@@ -30,9 +30,9 @@ export function Speed({ engine, concurrency }) {
     <div class="plots">
       <${Plot} title="Answers" unit="tokens a second" label=${inWords("Tokens a second", tokens, (x) => number(x))}
         lines=${[{ values: tokens, colour: "accent" }]} />
-      <${Plot} title="First token" unit="ms" label=${inWords("Wait for the first token", firsts, ms)}
+      <${Plot} title="First token" unit="ms" scale=${logarithmic} label=${inWords("Wait for the first token", firsts, ms)}
         lines=${[{ values: firsts, colour: "accent" }]} />
-      <${Plot} title="Gaps between tokens" unit="ms" label=${inWords("Longest gap within a second", gaps, ms)}
+      <${Plot} title="Gaps between tokens" unit="ms" scale=${logarithmic} label=${inWords("Longest gap within a second", gaps, ms)}
         lines=${[
           { values: gaps, colour: "warm", label: "longest" },
           { values: of("mean_gap_ms"), colour: "accent", label: "mean" },
