@@ -101,7 +101,10 @@ def shared_steps(watched: Watched) -> tuple[int, str]:
 
 
 def reader_harm(watched: Watched, seen: Seating | Note) -> Sequence[int]:
-    """The negative control: who reads beside streams is damaged, and who goes on from something."""
+    """The negative control: who shares a step of reading and decoding is damaged, and who goes on from something.
+
+    Not the reader alone: what a long prompt reads afterwards may make it forget.
+    """
     if isinstance(seen, Seating):
         return [watched.latest] if seen.held.tokens else []
-    return list(seen.reading) if seen.decoding else []
+    return [*seen.reading, *seen.decoding] if seen.reading and seen.decoding else []
