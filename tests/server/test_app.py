@@ -131,6 +131,7 @@ def test_other_host_names_are_refused(server: Running, host: str, status: int) -
 
 
 def test_while_the_model_loads() -> None:
+    """O-105: endpoints hang or answer 200 before there is a model."""
     with running(wait=False, load_s=1.0) as up:
         reply = up.http.get("/health")
         assert (reply.status_code, reply.json()["status"]) == (503, "loading")
@@ -143,6 +144,7 @@ def test_while_the_model_loads() -> None:
 
 
 def test_a_failed_load_says_why() -> None:
+    """O-105: the load fails, and nobody can tell why."""
     with running(wait=False, fail_load=True) as up:
         up.until(State.FAILED)
         assert "tensor x is cut short" in up.http.get("/health").json()["reason"]
