@@ -45,3 +45,20 @@ def test_a_path_that_is_missing_is_missed() -> None:
     assert set(short["paths"]) == {"/health"}
     with pytest.raises(KeyError):
         short["paths"]["/slots"]
+
+
+def test_a_method_that_is_not_allowed_names_those_that_are() -> None:
+    with running() as up:
+        answer = up.http.request("TRACE", "/slots")
+        assert answer.status_code == 405
+        assert "GET" in answer.headers["Allow"]
+
+
+def test_null_is_a_field_that_was_not_given() -> None:
+    schemas = document()["components"]["schemas"]
+    fields = schemas["ChatFields"]["properties"]
+    assert {"type": "null"} in fields["parallel_tool_calls"]["anyOf"]
+    assert "anyOf" not in fields["messages"]  # a chat needs them
+    with running() as up:
+        asked = {"messages": [{"role": "user", "content": "x"}], "parallel_tool_calls": None, "n": None}
+        assert up.http.post("/v1/chat/completions", json=asked).status_code == 200

@@ -211,7 +211,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
         405: f"{request.method} is not allowed on {request.url.path[:100]}",
     }
     code = {404: "not_found", 500: "internal"}.get(status)
-    return ApiError(status, texts.get(status, "internal error"), code=code).response(request.url.path)
+    answer = ApiError(status, texts.get(status, "internal error"), code=code).response(request.url.path)
+    if isinstance(error, HTTPException) and error.headers:
+        answer.headers.update(error.headers)  # Allow, of a method that is not allowed
+    return answer
 
 
 def create_app(

@@ -27,6 +27,8 @@ class Path:
     body: type[msgspec.Struct] | None = None
     kind: str = JSON
     """Of the answer."""
+    form: str = "object"
+    """What the answer is, as JSON schemas say it."""
     streams: bool = False
     """Whether `stream` gets server-sent events in its place."""
 
@@ -44,8 +46,8 @@ PATHS = (
     Path("/v1/timeline", "get", "Tokens, first tokens and gaps of the last minutes."),
     Path("/v1/vram", "post", "Let experts take up to so much VRAM.", VramFields),
     Path("/health", "get", "Whether requests are taken."),
-    Path("/slots", "get", "What every slot does."),
-    Path("/metrics", "get", "For Prometheus.", kind="text/plain"),
+    Path("/slots", "get", "What every slot does.", form="array"),
+    Path("/metrics", "get", "For Prometheus.", kind="text/plain", form="string"),
     Path("/props", "get", "The server's own settings."),
     Path("/version", "get", "The version."),
     Path("/tokenize", "post", "Text to token ids.", TokenizeFields),
@@ -60,6 +62,8 @@ def document(paths: tuple[Path, ...] = PATHS, prefix: str = "") -> dict[str, Any
     bodies = [path.body for path in paths if path.body is not None]
     shared, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(bodies, shared, strict=True))
+    for schema in shared:
+        allow_null(components[schema["$ref"].rpartition("/")[2]])
     found: dict[str, dict[str, Any]] = {}
     for path in paths:
         found.setdefault(path.path, {})[path.method] = _operation(path, schema_of)
@@ -74,6 +78,13 @@ def document(paths: tuple[Path, ...] = PATHS, prefix: str = "") -> dict[str, Any
         },
         "security": [{}, {"key": []}],
     }
+
+
+def allow_null(schema: dict[str, Any]) -> None:
+    """A body's field that is null was not given, whatever its type."""
+    for name, field in schema["properties"].items():
+        if name not in schema.get("required", ()):
+            schema["properties"][name] = {"anyOf": [field, {"type": "null"}]}
 
 
 ERROR: Mapping[str, Any] = {
@@ -96,12 +107,12 @@ ERROR: Mapping[str, Any] = {
 
 
 def _operation(path: Path, schema_of: Mapping[type[msgspec.Struct], dict[str, Any]]) -> dict[str, Any]:
-    content: dict[str, Any] = {path.kind: {"schema": {"type": "object"} if path.kind == JSON else {"type": "string"}}}
+    content: dict[str, Any] = {path.kind: {"schema": {"type": path.form}}}
     if path.streams:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     schema = {"schema": {"$ref": "#/components/schemas/Error"}}
     refused = {"description": "What is wrong, by field.", "content": {JSON: schema}}
-    statuses = ["401", "503", *(["400", "404", "413", "415", "429"] if path.body is not None else [])]
+    statuses = ["401", "500", "503", *(["400", "404", "413", "415", "429"] if path.body is not None else [])]
     operation: dict[str, Any] = {
         "summary": path.summary,
         "responses": {"200": {"description": "Done.", "content": content}, **dict.fromkeys(statuses, refused)},
