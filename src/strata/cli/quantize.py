@@ -44,16 +44,14 @@ def quantize(
         Path | None, typer.Option(metavar="TEXT", help="Read this text with the model to find the columns that matter.")
     ] = None,
     feedback: Annotated[
-        bool,
-        typer.Option("--feedback", help="With --calibrate: round so that errors cancel over what was read (GPTQ)."),
+        bool, typer.Option("--feedback", help="With --calibrate: round so that errors cancel over the text (GPTQ).")
     ] = False,
     imatrix_: Annotated[
         Path | None, typer.Option("--imatrix", metavar="FILE", help="Such figures from a file (llama.cpp's GGUF form).")
     ] = None,
     save_imatrix: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep what --calibrate found.")] = None,
     draft_vocab: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Ids that the drafting layer proposes by default (strata vocab writes it)."),
+        Path | None, typer.Option(metavar="FILE", help="Ids that the drafting layer proposes (from strata vocab).")
     ] = None,
     mtp: Annotated[bool, typer.Option(help="Keep the drafting layer, where the model has one.")] = True,
     threads: Annotated[int, typer.Option("--threads", min=0, help="Threads that work; 0: all.")] = 0,
