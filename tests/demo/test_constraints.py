@@ -174,7 +174,7 @@ WHERE = "response_format.json_schema.schema"
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"response_format": form({"properties": {"a": {"pattern": "("}}})}, f"{WHERE}.properties.a.pattern"),
     ({"response_format": form({"properties": {"a": {"not": {}}}})}, f"{WHERE}.properties.a.not"),
-    ({"response_format": form({"$ref": "https://x.y/z"}, strict=False)}, f"{WHERE}.$ref"),
+    ({"response_format": form({"$ref": "https://x.y/z"})}, f"{WHERE}.$ref"),
     ({"response_format": form({"type": "strin"})}, f"{WHERE}.type"),
     ({"response_format": form({"enum": ["x" * 60] * 30_000})}, WHERE),
     ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, WHERE),
@@ -198,8 +198,14 @@ def test_o_085_what_cannot_be_enforced_is_a_400_that_names_the_place(
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, param), reply.text
 
 
+def test_json_is_closed_before_the_length_cuts_it(up: Running) -> None:
+    schema = {"type": "object", "properties": {"story": {"type": "string"}, "more": {"type": "array"}}}
+    found = chat(up, response_format=form(schema | {"required": ["story", "more"]}), max_tokens=60)
+    assert found["finish_reason"] == "stop" and json.loads(found["message"]["content"])["story"]
+
+
 def test_without_strict_what_cannot_be_enforced_does_not_count(up: Running) -> None:
-    schema = {**SCHEMA, "not": {"required": ["x"]}, "if": {}, "uniqueItems": True}
+    schema = {**SCHEMA, "not": {"required": ["x"]}, "if": {}, "uniqueItems": True, "$ref": "https://x.y/z"}
     assert (
         up.http.post("/v1/chat/completions", json={"messages": ASK, "response_format": form(schema)}).status_code == 400
     )

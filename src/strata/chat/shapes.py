@@ -1,6 +1,7 @@
 """What an answer must look like, from a request's words to the grammar that a mask follows from its first token on."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -14,6 +15,8 @@ from strata.chat.reasoning import CLOSE, OPEN
 from strata.core.errors import RequestError
 from strata.sampling.constraint import Constraint
 
+ENDING = 96
+"""Tokens in which JSON is closed before the length would cut it."""
 Thinking = Literal["no", "open", "may"]
 """Whether an answer reasons first: not at all, the prompt has begun to, or it may begin itself."""
 
@@ -31,11 +34,35 @@ class Shape:
 
     rules: str
     others: Sequence[Mapping[str, Any]] = ()
+    json: bool = False
+    """It is JSON and nothing else, so that it can be brought to its end in time."""
 
 
 def of_schema(schema: Mapping[str, Any] | bool, strict: bool) -> Shape:
     """JSON that fits a schema. Without `strict`, keywords that cannot be enforced are left out of account."""
-    return Shape("body: @json\n", ({"name": "json", "json_schema": spaced(schema, strict)},))
+    made = spaced(schema if strict else loosened(schema), strict)
+    return Shape("body: @json\n", ({"name": "json", "json_schema": made},), json=True)
+
+
+_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
+
+
+def loosened(schema: Any) -> Any:
+    """The schema without what no automaton can follow: references elsewhere, look-around and back-references."""
+    if isinstance(schema, list):
+        return [loosened(item) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    kept = {}
+    for name, value in schema.items():
+        if isinstance(value, str):
+            elsewhere = name == "$ref" and not value.startswith("#")
+            if elsewhere or (name == "pattern" and _AROUND.search(value)):
+                continue
+        if name == "patternProperties" and isinstance(value, Mapping):
+            value = {pattern: item for pattern, item in value.items() if not _AROUND.search(pattern)}
+        kept[name] = loosened(value)
+    return kept
 
 
 def of_regex(pattern: str) -> Shape:
@@ -74,14 +101,20 @@ def either(first: Shape, second: Shape) -> Shape:
     return Shape("body: first | second\n" + rules, (*first.others, *second.others))
 
 
-def constraint(shape: Shape | None, thinking: Thinking, budget: int | None) -> Constraint | None:
-    """What a request carries; None when nothing is asked for. A `budget` counts tokens of reasoning."""
+def constraint(
+    shape: Shape | None, thinking: Thinking, budget: int | None, most: int | None = None
+) -> Constraint | None:
+    """What a request carries; None when nothing is asked for. A `budget` counts tokens of reasoning.
+
+    JSON of an answer of at most `most` tokens is closed in its last part: half of it, but no more than ENDING.
+    """
     budget = None if thinking == "no" else budget
     if shape is None:
         return None if budget is None else Constraint(budget=budget, opened=thinking == "open")
     outer = {"name": "answer", "lark_grammar": "%llguidance {}\n" + _STARTS[thinking] + shape.rules}
     grammar = json.dumps({"grammars": [outer, *shape.others]}, ensure_ascii=False)
-    return Constraint(grammar, budget, opened=thinking == "open")
+    hurry = None if most is None or not shape.json else most - min(most // 2, ENDING)
+    return Constraint(grammar, budget, hurry=hurry, opened=thinking == "open")
 
 
 _VALUES = frozenset(("pattern", "$ref", "type", "format"))

@@ -20,6 +20,8 @@ class Constraint:
     """What ends reasoning."""
     closing: str = "\n</think>\n\n"
     """What is written to end it."""
+    hurry: int | None = None
+    """For JSON: from this token of the answer on, what closes strings, lists and objects goes before all else."""
     opened: bool = True
     """The prompt has begun the reasoning; else the answer does, or has none, by beginning with `open`."""
     open: str = "<think>"
@@ -44,7 +46,7 @@ def read_constraint(word: str) -> Constraint:
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise ValueError("expected a constraint (base64url of a JSON object)") from error
     texts = (made.grammar, made.close, made.closing, made.open)
-    whole = isinstance(made.budget, int | None) and isinstance(made.opened, bool)
+    whole = isinstance(made.budget, int | None) and isinstance(made.hurry, int | None) and isinstance(made.opened, bool)
     if not whole or not all(isinstance(text, str) for text in texts):
         raise ValueError("a constraint has texts and a whole number")
     return made

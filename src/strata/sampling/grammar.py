@@ -58,14 +58,25 @@ class _Wrapped:
         return self._encode(text if isinstance(text, str) else text.decode(errors="replace"))
 
 
+@dataclass(frozen=True, slots=True)
+class Hurry:
+    """Brings JSON to its end in time: which tokens go before all others, from a token of the answer on."""
+
+    after: int
+    first: Sequence[NDArray[np.bool_]]
+    """In order: of what is allowed, the first of these sets that is not empty."""
+
+
 class GrammarMask:
     """A TokenMask by a compiled grammar."""
 
-    def __init__(self, matcher: LLMatcher, stops: frozenset[int], size: int) -> None:
+    def __init__(self, matcher: LLMatcher, stops: frozenset[int], size: int, hurry: "Hurry | None" = None) -> None:
         """`size`: ids of the vocabulary; `matcher` is this mask's own."""
         self._matcher = matcher
         self._stops = stops
         self._size = size
+        self._hurry = hurry
+        self._made = 0
         self._ended = 0
         """Tokens from the stop on: what comes then is of no matter."""
 
@@ -75,10 +86,14 @@ class GrammarMask:
             return None
         bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         self._check()
-        return np.unpackbits(bits, count=self._size, bitorder="little").view(np.bool_)
+        allowed = np.unpackbits(bits, count=self._size, bitorder="little").view(np.bool_)
+        if self._hurry is None or self._made < self._hurry.after:
+            return allowed
+        return next((both for each in self._hurry.first if (both := allowed & each).any()), allowed)
 
     def advance(self, token: int) -> None:
         """See TokenMask."""
+        self._made += 1
         if self._ended or token in self._stops:
             self._ended += 1
         elif not self._matcher.consume_token(token):
@@ -87,6 +102,7 @@ class GrammarMask:
 
     def rollback(self, count: int) -> None:
         """See TokenMask."""
+        self._made -= count
         after = min(count, self._ended)
         self._ended -= after
         if count > after:
@@ -120,6 +136,7 @@ class MaskMaker:
         self._source = vocabulary
         self._size = size
         self._known: tuple[Vocabulary, LLTokenizer] | None = None
+        self._closers: tuple[NDArray[np.bool_], ...] | None = None
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -134,13 +151,27 @@ class MaskMaker:
         inner: TokenMask | None = None
         if constraint.grammar:
             matcher = self._matcher(constraint.grammar).deep_copy()
-            inner = GrammarMask(matcher, frozenset(vocabulary.stops), self._size)
+            hurry = None if constraint.hurry is None else Hurry(constraint.hurry, self._ending(vocabulary))
+            inner = GrammarMask(matcher, frozenset(vocabulary.stops), self._size, hurry)
         if constraint.budget is None:
             if inner is None:
                 raise RequestError("a constraint has a grammar, a budget, or both", param="mask")
             return inner
         closing = vocabulary.encode(constraint.closing)
         return Budgeted(inner, constraint, closing, vocabulary.pieces, self._size)
+
+    def _ending(self, vocabulary: Vocabulary) -> tuple[NDArray[np.bool_], ...]:
+        """Sets for Hurry: the end itself, then what closes something, then what separates, then a digit."""
+        if self._closers is None:
+            sets = np.zeros((4, self._size), dtype=np.bool_)
+            sets[0, list(vocabulary.stops)] = True
+            for token, piece in enumerate(vocabulary.pieces):
+                if token not in vocabulary.control and piece:
+                    sets[1, token] = not piece.strip(b'"]}')
+                    sets[2, token] = piece in (b",", b":")
+                    sets[3, token] = len(piece) == 1 and piece.isdigit()
+            self._closers = tuple(sets)
+        return self._closers
 
     def _vocabulary(self) -> tuple[Vocabulary, LLTokenizer]:
         with self._lock:

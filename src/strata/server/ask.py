@@ -100,7 +100,7 @@ async def _constraint(ask: Ask, served: ServedModel, prompt: Prompt, dialect: To
     if dialect is not None:
         shape = _with_tools(ask.toolbox, shape, dialect)
     thinking = thinking_after(prompt, served.conversation)
-    made = constraint(shape, thinking, ask.budget)
+    made = constraint(shape, thinking, ask.budget, ask.max_new)
     if made is None or not made.grammar:
         return made
     complaint = await served.grammars.complaint(made.grammar)

@@ -50,7 +50,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     with_usage = include_usage(fields)
     prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
     writer = CompletionWriter(served, fields, int(time.time()), with_usage)
-    jobs = jobs_of(fields, prompts, served, engine, await constraint_of(form_of(fields), served))
+    jobs = jobs_of(fields, prompts, served, engine, await constraint_of(form_of(fields), served, fields.max_tokens))
     return Work(jobs, writer, fields.stream)
 
 
@@ -71,9 +71,9 @@ def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int
     return prompts
 
 
-async def constraint_of(form: Format | None, served: ServedModel) -> Constraint | None:
+async def constraint_of(form: Format | None, served: ServedModel, most: int | None) -> Constraint | None:
     """What the answer has to look like; 400 when it cannot be compiled."""
-    made = None if form is None else constraint(form.shape, "no", None)
+    made = None if form is None else constraint(form.shape, "no", None, most)
     if form is not None and made is not None and (complaint := await served.grammars.complaint(made.grammar)):
         raise form.refused(complaint)
     return made
