@@ -179,6 +179,20 @@ def testrefusals_have_their_kinds() -> None:
     with_engine(bad)
 
 
+def test_a_stop_that_crosses_the_last_words_is_no_failure() -> None:
+    """The engine answers it with ERR unknown before the DONE that is on its way."""
+
+    async def crossed(engine: EngineProcess) -> None:
+        queue: asyncio.Queue[Any] = asyncio.Queue()
+        engine._live["r9"] = queue
+        engine._send("STOP r9")
+        await engine.status()
+        assert queue.empty() and "r9" in engine._live
+        engine.forget("r9")
+
+    with_engine(crossed)
+
+
 def test_waits_grow_up_to_the_longest() -> None:
     policy = RestartPolicy(first_wait_s=1.0, longest_wait_s=5.0)
     assert [policy.wait_s(n) for n in (1, 2, 3, 4)] == [1.0, 2.0, 4.0, 5.0]

@@ -16,6 +16,7 @@ from strata.engine.protocol import (
     BAD_REQUEST,
     BUSY,
     TOO_LONG,
+    UNKNOWN,
     UNSUPPORTED,
     Error,
     Experts,
@@ -307,7 +308,8 @@ class EngineProcess:
                 self._live[name].put_nowait(event)
                 if isinstance(event, Finished):
                     del self._live[name]
-            case Error(name, code, text) if name in self._live:
+            # Unknown is a request whose STOP crossed its last words: they follow.
+            case Error(name, code, text) if name in self._live and code != UNKNOWN:
                 self._live.pop(name).put_nowait(self._refusal(code, text))
             case Kept(verb, counts) if self._ordered.get(verb):
                 settle(self._ordered[verb].pop(0), counts)
