@@ -76,6 +76,8 @@ class Moe:
         logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
         ids, weights = ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
+        if batch.routed is not None:
+            batch.routed[self.layer] = ids
         branch, own = ops.branch(len(x)), None
         if self.shared is not None:  # beside the routed experts, whose placing leaves a GPU idle
             with branch.work():
