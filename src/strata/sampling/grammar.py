@@ -63,8 +63,17 @@ class Hurry:
     """Brings JSON to its end in time: which tokens go before all others, from a token of the answer on."""
 
     after: int
-    first: Sequence[NDArray[np.bool_]]
-    """In order: of what is allowed, the first of these sets that is not empty."""
+    letters: NDArray[np.bool_]
+    """Where one of these is allowed, a string is open (they begin neither true nor false nor null)."""
+    inside: Sequence[NDArray[np.bool_]]
+    """Within a string: of what is allowed, the first of these sets that is not empty."""
+    outside: Sequence[NDArray[np.bool_]]
+    """The same elsewhere."""
+
+    def of(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """What goes before the rest of `allowed`."""
+        sets = self.inside if (allowed & self.letters).any() else self.outside
+        return next((both for each in sets if (both := allowed & each).any()), allowed)
 
 
 class GrammarMask:
@@ -89,7 +98,7 @@ class GrammarMask:
         allowed = np.unpackbits(bits, count=self._size, bitorder="little").view(np.bool_)
         if self._hurry is None or self._made < self._hurry.after:
             return allowed
-        return next((both for each in self._hurry.first if (both := allowed & each).any()), allowed)
+        return self._hurry.of(allowed)
 
     def advance(self, token: int) -> None:
         """See TokenMask."""
@@ -136,7 +145,7 @@ class MaskMaker:
         self._source = vocabulary
         self._size = size
         self._known: tuple[Vocabulary, LLTokenizer] | None = None
-        self._closers: tuple[NDArray[np.bool_], ...] | None = None
+        self._closers: tuple[NDArray[np.bool_], Sequence[NDArray[np.bool_]], Sequence[NDArray[np.bool_]]] | None = None
         self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -151,7 +160,7 @@ class MaskMaker:
         inner: TokenMask | None = None
         if constraint.grammar:
             matcher = self._matcher(constraint.grammar).deep_copy()
-            hurry = None if constraint.hurry is None else Hurry(constraint.hurry, self._ending(vocabulary))
+            hurry = None if constraint.hurry is None else self._ending(vocabulary, constraint.hurry)
             inner = GrammarMask(matcher, frozenset(vocabulary.stops), self._size, hurry)
         if constraint.budget is None:
             if inner is None:
@@ -160,18 +169,22 @@ class MaskMaker:
         closing = vocabulary.encode(constraint.closing)
         return Budgeted(inner, constraint, closing, vocabulary.pieces, self._size)
 
-    def _ending(self, vocabulary: Vocabulary) -> tuple[NDArray[np.bool_], ...]:
-        """Sets for Hurry: the end itself, then what closes something, then what separates, then a digit."""
+    def _ending(self, vocabulary: Vocabulary, after: int) -> Hurry:
+        """First the end itself, then what closes something, then what separates, then a digit."""
         if self._closers is None:
-            sets = np.zeros((4, self._size), dtype=np.bool_)
-            sets[0, list(vocabulary.stops)] = True
+            sets = np.zeros((6, self._size), dtype=np.bool_)
+            letters, ends, brackets, quotes, separators, digits = sets
+            ends[list(vocabulary.stops)] = True
             for token, piece in enumerate(vocabulary.pieces):
-                if token not in vocabulary.control and piece:
-                    sets[1, token] = not piece.strip(b'"]}')
-                    sets[2, token] = piece in (b",", b":")
-                    sets[3, token] = len(piece) == 1 and piece.isdigit()
-            self._closers = tuple(sets)
-        return self._closers
+                if token in vocabulary.control or not piece:
+                    continue
+                letters[token] = len(piece) == 1 and piece.isalpha() and piece not in b"tfn"
+                brackets[token] = not piece.strip(b"]}")
+                quotes[token] = piece == b'"'
+                separators[token] = piece in (b",", b":")
+                digits[token] = len(piece) == 1 and piece.isdigit()
+            self._closers = letters, (quotes,), (ends, brackets, quotes, separators, digits)
+        return Hurry(after, *self._closers)
 
     def _vocabulary(self) -> tuple[Vocabulary, LLTokenizer]:
         with self._lock:
