@@ -11,7 +11,9 @@ from server.harness import Running, ids, running
 from server.web.browsing import faults, open_page, shot
 
 MIB = 1 << 20
+DEPTHS = {"offered": {str(d): 20 - d for d in range(1, 10)}, "accepted": {"1": 12, "7": 3, "8": 1}}
 STATUS = {
+    "drafts_by_depth": DEPTHS,
     "seats": [
         {"id": 0, "state": "decoding", "request": "r7", "held": 256, "prompt": 200, "reused": 64, "generated": 56},
         {"id": 1, "state": "idle", "held": 12},
@@ -89,7 +91,8 @@ def test_every_slot_and_who_waits(page: Page) -> None:
 def test_memory_drafts_and_what_is_kept(page: Page) -> None:
     vram = page.get_by_role("img", name="VRAM:")
     expect(vram).to_have_accessible_name("VRAM: experts 1 GiB, states 64 MiB, weights 512 MiB, free 300 MiB")
-    expect(page.get_by_role("img", name="Depth 1: 67% right")).to_be_visible()
+    expect(page.get_by_role("img", name="Depth 1: 63% right")).to_be_visible()
+    expect(page.get_by_role("row", name="over 6")).to_have_text("over 6 11%36")
     expect(page.get_by_text("75% of 8")).to_be_visible()
     expect(page.get_by_text("13% of the prompt tokens were held already")).to_be_visible()
     expect(page.get_by_role("img", name="60% of the pages are held")).to_be_visible()

@@ -42,7 +42,7 @@ function grid(context, frame, { ticks, at }, colour) {
     context.stroke();
     context.fillStyle = colour("soft");
     context.textAlign = "right";
-    context.fillText(tick.toLocaleString("en"), frame.left - 6, y);
+    context.fillText(tick.toLocaleString("en", { notation: "compact" }), frame.left - 6, y);
   }
   context.textBaseline = "alphabetic";
   context.textAlign = "left";
