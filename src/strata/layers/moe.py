@@ -1,6 +1,5 @@
 """Feed-forward blocks: mixture of experts with an optional shared expert, and the dense form."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -41,19 +40,9 @@ class SharedExpert:
     network: GatedFeedForward
     gate: Weight
 
-    @property
-    def inputs(self) -> tuple[Weight, ...]:
-        """The matrices that read x."""
-        return self.gate, *self.network.inputs
-
-    def output(self, ops: Ops, products: Sequence[torch.Tensor]) -> torch.Tensor:
-        """expert(x) from the products of `inputs` with x."""
-        _, gate, up = products
-        return self.network.output(ops, gate, up)
-
-    def add(self, ops: Ops, products: Sequence[torch.Tensor], own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """y + sigmoid(w . x) * own, one fma per value, for expert(x) = own."""
-        return ops.stream_add(y, own, products[0], 1.0, 1.0)
+    def add(self, ops: Ops, strength: torch.Tensor, own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(strength) * own, one fma per value, for strength = w . x and own = expert(x)."""
+        return ops.stream_add(y, own, strength, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +62,8 @@ class Moe:
     def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops = batch.ops
-        logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
+        logits, *strength = ops.linear(x, (self.router, *((self.shared.gate,) if self.shared is not None else ())))
+        shared = ops.linear(x, self.shared.network.inputs) if self.shared is not None else ()
         ids, weights = ops.route(logits, self.top_k, self.renormalise)
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
         if batch.routed is not None:
@@ -81,13 +71,13 @@ class Moe:
         branch, own = ops.branch(len(x)), None
         if self.shared is not None:  # beside the routed experts, whose placing leaves a GPU idle
             with branch.work():
-                own = self.shared.output(ops, shared)
+                own = self.shared.network.output(ops, *shared)
             batch.close(f"{self.name}.shared")
         y = self.experts.run(self.layer, x, ids, weights)
         batch.close(f"{self.name}.routed")
         if self.shared is not None and own is not None:
             branch.join()
-            y = self.shared.add(ops, shared, own, y)
+            y = self.shared.add(ops, strength[0], own, y)
         batch.report(f"{self.name}.moe", x=x, y=y)
         return y
 

@@ -90,11 +90,11 @@ def ba_as_global_halves(patch: Patch) -> None:
 
 
 def shared_expert_without_gate(patch: Patch) -> None:
-    patch.setattr(SharedExpert, "add", lambda self, ops, products, own, y: y + own)
+    patch.setattr(SharedExpert, "add", lambda self, ops, strength, own, y: y + own)
 
 
 def shared_expert_forgotten(patch: Patch) -> None:
-    patch.setattr(SharedExpert, "add", lambda self, ops, products, own, y: y)
+    patch.setattr(SharedExpert, "add", lambda self, ops, strength, own, y: y)
 
 
 def hyper_without_division_before_silu(patch: Patch) -> None:
