@@ -70,17 +70,18 @@ def main() -> int:
         make = partial(hip_unit, HipCompiler.found(wanted.clang, wanted.rocm))
     else:
         make = partial(cuda_unit, everything=wanted.all)
+    chosen = [unit for unit in units() if not wanted.prefix or unit.startswith(tuple(wanted.prefix))]
+    if not chosen:
+        parser.error(f"no unit begins with {' or '.join(wanted.prefix)}")
     failed = 0
-    for unit in units():
-        if wanted.prefix and not unit.startswith(tuple(wanted.prefix)):
-            continue
+    for unit in chosen:
         for arch in wanted.arch or (ARCHITECTURES if wanted.hip else ["sm_90"]):
             try:
                 print(make(unit, arch), flush=True)
             except StrataError as error:
                 failed += 1
                 print(error, flush=True)
-    print(f"{failed} units failed" if failed else "all units compile")
+    print(f"{failed} units failed" if failed else f"{len(chosen)} units compile")
     return 1 if failed else 0
 
 
