@@ -64,7 +64,7 @@ class Hurry:
 
     after: int
     letters: NDArray[np.bool_]
-    """Where one of these is allowed, a string is open (they begin neither true nor false nor null)."""
+    """Where one of these is allowed, a string is open: they are part of no number, and begin no true, false or null."""
     inside: Sequence[NDArray[np.bool_]]
     """Within a string: of what is allowed, the first of these sets that is not empty."""
     outside: Sequence[NDArray[np.bool_]]
@@ -178,7 +178,7 @@ class MaskMaker:
             for token, piece in enumerate(vocabulary.pieces):
                 if token in vocabulary.control or not piece:
                     continue
-                letters[token] = len(piece) == 1 and piece.isalpha() and piece not in b"tfn"
+                letters[token] = len(piece) == 1 and piece.isalpha() and piece not in b"tfneE"
                 brackets[token] = not piece.strip(b"]}")
                 quotes[token] = piece == b'"'
                 separators[token] = piece in (b",", b":")
