@@ -13,6 +13,8 @@ from strata.store.experts import ExpertStore
 from strata.store.paging import Paging, expert_spans
 from strata.store.warm import missing_bytes
 
+pytestmark = pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+
 EXPERTS, ROWS, COLS = 8, 256, 512
 NBYTES = ROWS * COLS * 4
 """Of one matrix: half a MiB."""
