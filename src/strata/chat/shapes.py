@@ -15,7 +15,7 @@ from strata.chat.reasoning import CLOSE, OPEN
 from strata.core.errors import RequestError
 from strata.sampling.constraint import Constraint
 
-ENDING = 96
+ENDING = 256
 """Tokens in which JSON is closed before the length would cut it."""
 Thinking = Literal["no", "open", "may"]
 """Whether an answer reasons first: not at all, the prompt has begun to, or it may begin itself."""

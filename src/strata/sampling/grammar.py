@@ -170,10 +170,10 @@ class MaskMaker:
         return Budgeted(inner, constraint, closing, vocabulary.pieces, self._size)
 
     def _ending(self, vocabulary: Vocabulary, after: int) -> Hurry:
-        """First the end itself, then what closes something, then what separates, then a digit."""
+        """First the end itself, then what closes something, then what separates."""
         if self._closers is None:
-            sets = np.zeros((6, self._size), dtype=np.bool_)
-            letters, ends, brackets, quotes, separators, digits = sets
+            sets = np.zeros((5, self._size), dtype=np.bool_)
+            letters, ends, brackets, quotes, separators = sets
             ends[list(vocabulary.stops)] = True
             for token, piece in enumerate(vocabulary.pieces):
                 if token in vocabulary.control or not piece:
@@ -182,8 +182,7 @@ class MaskMaker:
                 brackets[token] = not piece.strip(b"]}")
                 quotes[token] = piece == b'"'
                 separators[token] = piece in (b",", b":")
-                digits[token] = len(piece) == 1 and piece.isdigit()
-            self._closers = letters, (quotes,), (ends, brackets, quotes, separators, digits)
+            self._closers = letters, (quotes,), (ends, brackets, quotes, separators)
         return Hurry(after, *self._closers)
 
     def _vocabulary(self) -> tuple[Vocabulary, LLTokenizer]:
