@@ -103,7 +103,7 @@ def test_drafts_that_are_kept_by_one_too_many_or_too_few_show(cut, monkeypatch):
     def off_by_one(slot, rows, ops):
         window = states.open[slot]
         before = states.length[slot]
-        plain(slot, max(0, min(window.rows, rows + cut)) if window.backup is not None else rows, ops)
+        plain(slot, max(0, min(window.rows, rows + cut)) if window.held else rows, ops)
         states.length[slot] = before + rows
 
     monkeypatch.setattr(states, "commit", off_by_one)

@@ -44,9 +44,16 @@ PROMPT_CACHE: Mapping[str, str] = {
 """What is kept of prompts."""
 
 DIALECTS: Mapping[str, str] = {
+    "O-062": "characters of several tokens stream as replacement marks",
     "O-063": "characters of several tokens break a call's arguments in a stream",
+    "O-064": "the first part of a stop string that spans chunks is sent already",
     "O-071": "a limit on the answer is dropped, or reaching it is told as an end",
+    "O-072": "histories without a user's turn fail where the template demands one",
     "O-073": "a turn without text or calls that an agent sends back ends the chat",
+    "O-074": "a prefix of the answer is dropped when it is a list of parts",
+    "O-075": "an image that is null or broken gives a 500, or kills a model of text",
+    "O-076": "a bias for a token that is none crashes the engine for everybody",
+    "O-077": "a penalty of 0 divides by it",
     "O-078": "reasoning is sent into a block of text, which clients refuse",
     "O-079": "tools of hosted services in a request to /v1/responses fail all of it",
     "O-081": "a malformed call after reasoning ends in a list of no calls",
@@ -55,6 +62,7 @@ DIALECTS: Mapping[str, str] = {
     "O-084": "a word in a parameter's description breaks the grammar of a call",
     "O-085": "a schema that cannot be enforced is ignored",
     "O-086": "the asked form is forced on the reasoning before it",
+    "O-087": "a template opens the reasoning, so all of the answer goes to the content",
 }
 """Those of wire dialects and tool calls that are tested so far; their classes are not done."""
 

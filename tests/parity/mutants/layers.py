@@ -134,7 +134,8 @@ def residual_dropped_after_the_mixer(patch: Patch) -> None:
         normed = self.attn_norm(batch.ops, x)
         batch.report(f"{self.name}.attn_norm", x=x, y=normed)
         state = states.layers[self.index]
-        journal = () if isinstance(self.mixer, Attention) else (None,)
+        kept = states.journal.layers[self.index] if states.journaling else None
+        journal = () if isinstance(self.mixer, Attention) else (kept,)
         x = self.mixer(normed, batch, state, *journal)
         normed = self.ffn_norm(batch.ops, x)
         batch.report(f"{self.name}.ffn_norm", x=x, y=normed)
