@@ -74,7 +74,8 @@ def test_two_are_served_together_one_waits_and_the_fourth_is_sent_away(up: Serve
     third = Stream(up, 42, max_tokens=3)  # type: ignore[arg-type]
     until(lambda: up.status()["concurrency"]["waiting"] == 1)
     refused = up.http.post("/v1/completions", json={"prompt": [5], "max_tokens": 3})
-    assert (refused.status_code, refused.headers["retry-after"]) == (429, "2")
+    assert refused.status_code == 429
+    assert 1 <= int(refused.headers["retry-after"]) <= 60  # by the rate at which requests ended before
     cut = up.http.post("/v1/completions", json={"prompt": [5] * 641, "max_tokens": 3})
     assert cut.status_code == 400 and "640" in cut.json()["error"]["message"]
     for stream in streams:
