@@ -37,8 +37,7 @@ def outlook(found: Prospect) -> Outlook:
 
 def places_of(found: Prospect) -> list[Row]:
     """What lies where."""
-    sizes, plan, work = found.sizes, found.plan, found.work
-    states = plan.pages * PAGE * work.token_bytes + plan.slots * work.sequence_bytes
+    sizes, plan, states = found.sizes, found.plan, states_of(found)
     total = sizes.experts + sizes.dense + sizes.tables
     ram = "RAM, mapped from the file" if total <= found.machine.memory_bytes else "disk, as far as RAM does not hold it"
     if found.vram_bytes is None:
@@ -48,7 +47,7 @@ def places_of(found: Prospect) -> list[Row]:
             ("embeddings and n-grams, a few rows a step", size(sizes.tables), ram),
             (f"conversations: {plan.slots} slots, {plan.pages} pages of {PAGE} tokens", size(states), "RAM"),
         ]
-    arena = choose_arena(found.vram_bytes - sizes.dense - states, sizes.experts, None, None)[0]
+    arena = arena_of(found)
     share = arena / max(1, sizes.experts)
     return [
         ("routed experts", size(arena), f"VRAM: {share:.0%} of them, the most used"),
@@ -57,6 +56,18 @@ def places_of(found: Prospect) -> list[Row]:
         ("embeddings and n-grams, a few rows a step", size(sizes.tables), "pinned RAM"),
         (f"conversations: {plan.slots} slots, {plan.pages} pages of {PAGE} tokens", size(states), "VRAM"),
     ]
+
+
+def states_of(found: Prospect) -> int:
+    """Bytes of all conversations."""
+    plan, work = found.plan, found.work
+    return plan.pages * PAGE * work.token_bytes + plan.slots * work.sequence_bytes
+
+
+def arena_of(found: Prospect) -> int:
+    """Bytes of VRAM that experts get behind weights and conversations."""
+    left = (found.vram_bytes or 0) - found.sizes.dense - states_of(found)
+    return choose_arena(left, found.sizes.experts, None, None)[0]
 
 
 def rates_of(found: Prospect) -> dict[str, float]:
@@ -113,8 +124,7 @@ def speeds_of(found: Prospect, rates: dict[str, float]) -> list[Row]:
 
 def hits(found: Prospect) -> list[Row]:
     """How often experts will be in VRAM."""
-    arena = choose_arena(found.vram_bytes or 0, found.sizes.experts, None, None)[0]
-    share = min(1.0, arena / max(1, found.sizes.experts))
+    share = arena_of(found) / max(1, found.sizes.experts)
     return [
         (
             "experts found in VRAM",

@@ -33,7 +33,6 @@ class Snapshot:
 
     repo: str
     folder: Path
-    commit: str
     files: tuple[RemoteFile, ...]
     used_s: float
 
@@ -53,7 +52,7 @@ def snapshots(cache: Path) -> list[Snapshot]:
             RemoteFile(file.file_path.relative_to(folder).as_posix(), file.size_on_disk) for file in revision.files
         ]
         files.sort(key=lambda file: file.path)
-        found.append(Snapshot(repo.repo_id, folder, revision.commit_hash, tuple(files), repo.last_accessed))
+        found.append(Snapshot(repo.repo_id, folder, tuple(files), repo.last_accessed))
     return sorted(found, key=lambda snapshot: snapshot.repo)
 
 

@@ -7,7 +7,7 @@ gigabytes is not good enough. This keeps `blobs/HASH.incomplete` until it is who
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +19,7 @@ from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from tqdm import tqdm
 
 from strata.core.errors import CheckpointError, StrataError
-
-Said = Callable[[str, int, int], None]
-"""(what is being done, bytes done, bytes in all)"""
+from strata.hub.name import Said
 
 SHA256 = 64
 """Characters of the hash that names a large file."""

@@ -20,8 +20,8 @@ from huggingface_hub.errors import (
 from strata.core.errors import StrataError, UsageError
 from strata.hub.cached import find
 from strata.hub.choose import Chosen, RemoteFile, choose_files, gguf_models
-from strata.hub.download import Said, download, source_of, telling
-from strata.hub.name import HubName
+from strata.hub.download import download, source_of, telling
+from strata.hub.name import HubName, Said
 
 SPARE_BYTES = 256 << 20
 """Of the disk, what a download leaves free."""

@@ -1,10 +1,14 @@
 """`org/name[:QUANT]`: how a model on the hub is named. Pure."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from strata.core.errors import UsageError
+
+Said = Callable[[str, int, int], None]
+"""Hears of progress: (what is being done, bytes done, bytes in all)."""
 
 _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+?)(:(?P<quant>[\w.-]+))?")
 _FILES = (".gguf", ".safetensors", ".json")

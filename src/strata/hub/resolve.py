@@ -2,21 +2,17 @@
 
 import importlib
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strata.checkpoint.demo import model_path
 from strata.core.log import Log
-from strata.hub.name import hub_name
+from strata.hub.name import Said, hub_name
 
 if TYPE_CHECKING:
     from strata.hub.hub import Hub
 
 PROGRESS_EVERY_S = 3.0
-
-Said = Callable[[str, int, int], None]
-"""(what is being done, bytes done, bytes in all)"""
 
 
 def local_path(model: str | Path | None, said: Said, hub: "Hub | None" = None) -> Path:
