@@ -1,10 +1,13 @@
 """Checks and times everything on a GPU in one call, on a machine with nothing but Python, torch and a compiler.
 
-python benchmarks/device/all.py [--build] [--only TOPIC ...] [--device cuda] [--out FOLDER]
+python benchmarks/device/all.py [--build] [--wheels FOLDER] [--only TOPIC ...] [--device cuda] [--out FOLDER]
 
 Each topic is a module beside this one with `run(device, out)`: it compares with the CPU first and puts what it found
 into `out`. What fails in one topic is written down and leaves the others alone. Prints the findings and writes them to
 FOLDER/device.json (FOLDER defaults to $OUT, then to the current folder); exits with 1 when a topic failed.
+
+Topics that run the engine import libgguf, msgspec and llguidance. A machine without a network gets them as files:
+`pip download --no-deps` puts wheels for its Python into a folder, and --wheels unpacks that beside the caches.
 """
 
 import argparse
@@ -21,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPICS = ("simple", "products", "prompts", "mixers", "torch_ops", "engine", "tiers")
+TOPICS = ("simple", "products", "prompts", "mixers", "torch_ops", "whole_engine", "tiers")
 """In the order of what they build on."""
 CACHE = Path(tempfile.gettempdir()) / "strata-device-kernels"
 """Compiled kernels, for all topics and later calls."""
@@ -38,6 +41,16 @@ def build(python: str) -> None:
         if done.returncode:
             print(done.stdout[-8000:])
             raise SystemExit(f"{' '.join(command)}: exit code {done.returncode}")
+
+
+def unpack(wheels: Path, python: str) -> None:
+    """Make the packages of a folder of wheels importable, here and in the topics' processes."""
+    site = Path(tempfile.gettempdir()) / "strata-device-packages"
+    files = [str(path) for path in sorted(wheels.glob("*.whl"))]
+    words = [python, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--upgrade", "--target", str(site)]
+    subprocess.run([*words, *files], check=True)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
+    sys.path.insert(0, str(site))
 
 
 def run_topic(name: str, device: Any) -> dict[str, Any]:
@@ -99,6 +112,7 @@ def here(name: str, device_name: str) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", action="store_true")
+    parser.add_argument("--wheels", type=Path, help="a folder of wheels that this machine lacks")
     parser.add_argument("--only", nargs="*", default=list(TOPICS))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", ".")))
@@ -107,6 +121,8 @@ def main() -> int:
     if wanted.build:
         build(sys.executable)
         print(f"built in {time.monotonic() - began:.0f} s", flush=True)
+    if wanted.wheels:
+        unpack(wanted.wheels, sys.executable)
     run, found = here if len(wanted.only) == 1 else alone, dict[str, Any]()
     for name in wanted.only:
         found |= run(name, wanted.device)

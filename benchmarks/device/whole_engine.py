@@ -1,7 +1,7 @@
 """The whole engine on a GPU: the CPU's bits, and how fast a model of Flash-Next's shape reads and answers.
 
-    python benchmarks/device/all.py --build --only engine
-    python benchmarks/device/engine.py --emulator    # a dry run with tiny models, without a GPU
+    python benchmarks/device/all.py --build --only whole_engine
+    python benchmarks/device/whole_engine.py --emulator    # a dry run with tiny models, without a GPU
 
 The weights are drawn (drawn_model.py, expert_pool.py), and so is what the caches hold of the context before. Each part
 has a time limit and leaves the others alone when it fails; engine.json in $OUT (or in the current folder) is written
