@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.engine.events import Event, Finished, Reason, Token
 from strata.engine.request import QueueFullError, Request
 from strata.server.engine_process import EngineAwayError, EngineProcess, RestartPolicy, State, refusal
+from strata.server.inbox import Inbox
 
 
 def with_engine(
@@ -38,9 +39,23 @@ def with_engine(
     return engine
 
 
+async def events_of(engine: EngineProcess, request: Request) -> AsyncGenerator[Event, None]:
+    """Up to Finished; raises what came instead of it."""
+    inbox = Inbox()
+    engine.submit(request, inbox)
+    while True:
+        for name, item in await inbox.take():
+            assert name == request.id
+            if isinstance(item, Exception):
+                raise item
+            yield item
+            if isinstance(item, Finished):
+                return
+
+
 async def all_of(engine: EngineProcess, **more: Any) -> list[Event]:
     request = Request(engine.new_id(), (1, 2, 3), **more)
-    return [event async for event in engine.submit(request).events()]
+    return [event async for event in events_of(engine, request)]
 
 
 def test_events_of_two_requests_do_not_mix() -> None:
@@ -61,11 +76,12 @@ def test_leaving_early_sends_stop(tmp_path: Path) -> None:
     log = tmp_path / "lines"
 
     async def body(engine: EngineProcess) -> None:
-        stream = engine.submit(Request("r1", (1, 2), 100)).events()
+        stream = events_of(engine, Request("r1", (1, 2), 100))
         async for event in stream:
             if isinstance(event, Token):
                 break
         await stream.aclose()
+        engine.forget("r1")
         while (await engine.status())["running"]:
             await asyncio.sleep(0.01)
         assert (await engine.status())["served"] == 1
@@ -78,11 +94,11 @@ def test_a_crash_fails_what_was_under_way_and_the_engine_comes_back(tmp_path: Pa
     async def body(engine: EngineProcess) -> None:
         seen = []
         with pytest.raises(EngineAwayError, match="cut off: the engine ended with exit code 9"):
-            async for event in engine.submit(Request("r1", (1, 2))).events():
+            async for event in events_of(engine, Request("r1", (1, 2))):
                 seen.append(event)
         assert sum(isinstance(e, Token) for e in seen) == 2
         with pytest.raises(EngineAwayError, match="not ready"):
-            engine.submit(Request("r2", (1, 2)))
+            engine.submit(Request("r2", (1, 2)), Inbox())
         await engine.wait_for(State.READY)
         assert len([e for e in await all_of(engine) if isinstance(e, Token)]) == 3
 
@@ -156,7 +172,7 @@ def test_stopping_while_loading_ends_at_once() -> None:
         engine.start()
         await asyncio.sleep(0.05)
         with pytest.raises(EngineAwayError, match="loading"):
-            engine.submit(Request("r1", (1,)))
+            engine.submit(Request("r1", (1,)), Inbox())
         await engine.stop()
         assert engine.state is State.STOPPED
 
@@ -170,10 +186,9 @@ def testrefusals_have_their_kinds() -> None:
 
     async def bad(engine: EngineProcess) -> None:
         engine._send("GEN r7 nonsense 1 2")
-        with pytest.raises(RequestError):
-            queue: asyncio.Queue[Any] = asyncio.Queue()
-            engine._live["r7"] = queue
-            raise await queue.get()
+        engine._live["r7"] = inbox = Inbox()
+        ((_, said),) = await inbox.take()
+        assert isinstance(said, RequestError)
 
     with_engine(busy, busy=True)
     with_engine(bad)
@@ -183,11 +198,10 @@ def test_a_stop_that_crosses_the_last_words_is_no_failure() -> None:
     """The engine answers it with ERR unknown before the DONE that is on its way."""
 
     async def crossed(engine: EngineProcess) -> None:
-        queue: asyncio.Queue[Any] = asyncio.Queue()
-        engine._live["r9"] = queue
+        engine._live["r9"] = inbox = Inbox()
         engine._send("STOP r9")
         await engine.status()
-        assert queue.empty() and "r9" in engine._live
+        assert await inbox.take(0) == [] and "r9" in engine._live
         engine.forget("r9")
 
     with_engine(crossed)

@@ -3,15 +3,14 @@
 import base64
 import json
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strata.chat.blocks import Begun, Blocks, Ended, More, Step, ended_blocks
 from strata.chat.events import Delta, Done, Event
 from strata.engine.events import Reason
 from strata.server.errors import ApiError
-from strata.server.stream import named
+from strata.server.sse import named
 from strata.server.usage import timings
 
 _DELTAS = {
@@ -29,6 +28,7 @@ class MessageWriter:
         self._shows = shows
         self._head = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": model}
         self._prompt = prompt
+        self._blocks = Blocks()
 
     def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """See Writer."""
@@ -36,9 +36,8 @@ class MessageWriter:
         content = [self._block(each) for each in ended_blocks(events)]
         return {**self._head, "content": content, **ending(done), "usage": usage(done), "timings": timings([done])}
 
-    async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
+    def begin(self, count: int) -> bytes:
         """See Writer."""
-        blocks = Blocks()
         nothing = {"input_tokens": self._prompt, "output_tokens": 0, **_cached(0)}
         begun: dict[str, Any] = {
             **self._head,
@@ -47,18 +46,20 @@ class MessageWriter:
             "stop_sequence": None,
             "usage": nothing,
         }
-        async with aclosing(stream):
-            yield named({"type": "message_start", "message": begun})
-            async for _, event in stream:
-                if not isinstance(event, Done):
-                    yield "".join(self._step(step) for step in blocks.push(event))
-                    continue
-                yield "".join(self._step(step) for step in blocks.close())
-                delta = {"type": "message_delta", "delta": ending(event), "usage": usage(event)}
-                yield named({**delta, "timings": timings([event])})
-                yield named({"type": "message_stop"})
+        return named({"type": "message_start", "message": begun})
 
-    def failed(self, error: ApiError) -> str:
+    def event(self, number: int, event: Event) -> bytes:
+        """See Writer."""
+        if not isinstance(event, Done):
+            return b"".join(self._step(step) for step in self._blocks.push(event))
+        delta = {"type": "message_delta", "delta": ending(event), "usage": usage(event), "timings": timings([event])}
+        return b"".join(self._step(step) for step in self._blocks.close()) + named(delta)
+
+    def end(self) -> bytes:
+        """See Writer."""
+        return named({"type": "message_stop"})
+
+    def failed(self, error: ApiError) -> bytes:
         """See Writer."""
         return named(error.anthropic_body())
 
@@ -72,13 +73,13 @@ class MessageWriter:
             case "call":
                 return {"type": "tool_use", "id": block.begun.id, "name": block.begun.name, "input": _made(block.text)}
 
-    def _step(self, step: Step) -> str:
+    def _step(self, step: Step) -> bytes:
         match step:
             case Begun():
                 block = self._block(Ended(step, ""))
                 return named({"type": "content_block_start", "index": step.index, "content_block": block})
             case More(kind="reasoning") if not self._shows:
-                return ""
+                return b""
             case More():
                 kind, name = _DELTAS[step.kind]
                 return _delta(step.index, {"type": kind, name: step.text})
@@ -89,7 +90,7 @@ class MessageWriter:
                 return _delta(step.begun.index, {"type": "signature_delta", "signature": signature(step.text)}) + stop
 
 
-def _delta(index: int, delta: Mapping[str, Any]) -> str:
+def _delta(index: int, delta: Mapping[str, Any]) -> bytes:
     return named({"type": "content_block_delta", "index": index, "delta": dict(delta)})
 
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -16,14 +16,15 @@ from starlette.routing import Route
 from strata import __version__
 from strata.core.errors import StrataError
 from strata.server import anthropic_messages, metrics, openai_chat, openai_completions, openai_responses
+from strata.server.answers import Answers
 from strata.server.body import read_fields, read_object
 from strata.server.dialect import Dialect
 from strata.server.engine_metrics import slots_of
 from strata.server.engine_process import EngineProcess, State
 from strata.server.errors import ApiError, as_api_error
 from strata.server.fields import VramFields
-from strata.server.generate import DEADLINE_HEADER, Peeked, answers, collect, within
 from strata.server.guard import Guard
+from strata.server.job import DEADLINE_HEADER, within
 from strata.server.memory import memory_of
 from strata.server.metrics import Metrics
 from strata.server.openapi import document
@@ -60,14 +61,14 @@ class Api:
         self._engine.require_ready()
         work = await dialect(await self.body(request), self._served, self._engine)
         jobs = within(work.jobs, request.headers.get(DEADLINE_HEADER))
-        stream = answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
-        if not work.stream:
-            found = await unless_gone(request.receive, collect(stream, len(jobs)))
-            return JSONResponse(work.writer.whole(found))
-        peeked = Peeked(stream)
-        await unless_gone(request.receive, peeked.peek(EARLY_ERROR_S))
-        chunks = work.writer.chunks(peeked.items(), len(jobs))
-        return EventStream(chunks, self._settings.keep_alive_s, peeked.close, work.writer.failed)
+        with ExitStack() as stack:
+            answers = Answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
+            stack.callback(answers.close)
+            if not work.stream:
+                return JSONResponse(work.writer.whole(await unless_gone(request.receive, answers.collect())))
+            first = await unless_gone(request.receive, answers.next(EARLY_ERROR_S))
+            stack.pop_all()  # from here on they are the stream's to close
+            return EventStream(answers, first, work.writer, self._settings.keep_alive_s)
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens."""

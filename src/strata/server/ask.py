@@ -16,7 +16,7 @@ from strata.sampling.constraint import Constraint
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.formats import Format
-from strata.server.generate import Job
+from strata.server.job import Job
 from strata.server.served import ServedModel
 from strata.server.thinking import source_of
 from strata.server.tools import Toolbox

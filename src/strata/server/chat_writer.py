@@ -1,15 +1,14 @@
 """Answers of OpenAI's chats."""
 
 import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from typing import Any
 
 from strata.chat.blocks import ended_blocks
 from strata.chat.events import CallDelta, CallStart, Delta, Done, Event, ReasoningDelta, TextDelta
 from strata.server.errors import ApiError
 from strata.server.logprobs import chat_items
-from strata.server.stream import DONE, data
+from strata.server.sse import DONE, data
 from strata.server.usage import ending, timings, usage
 
 
@@ -21,6 +20,9 @@ class ChatWriter:
         self._head = {"id": self._id, "created": created, "model": model}
         self._logprobs = logprobs
         self._with_usage = with_usage
+        self._dones: dict[int, Done] = {}
+        self._calls: list[int] = []
+        """Calls that every answer has begun."""
 
     def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """The object of a request without streaming."""
@@ -48,7 +50,7 @@ class ChatWriter:
             logprobs = {"content": chat_items([i for e in events for i in e.logprobs]), "refusal": None}
         return {"index": index, "message": message, "logprobs": logprobs, **ending(done)}
 
-    def failed(self, error: ApiError) -> str:
+    def failed(self, error: ApiError) -> bytes:
         """See Writer."""
         return data(error.body())
 
@@ -57,28 +59,29 @@ class ChatWriter:
         chunk = self._head | {"object": "chat.completion.chunk", "choices": [choice]}
         return chunk | {"usage": None} if self._with_usage else chunk
 
-    async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
-        """The events of a streaming request with `count` answers."""
-        dones: dict[int, Done] = {}
-        calls = [0] * count
-        async with aclosing(stream):
-            for index in range(count):
-                yield data(self._chunk(index, {"role": "assistant", "content": ""}))
-            async for index, event in stream:
-                if isinstance(event, Done):
-                    dones[index] = event
-                    last = self._chunk(index, {}, **ending(event))
-                    if len(dones) == count:
-                        last["timings"] = timings(list(dones.values()))
-                    yield data(last)
-                    continue
-                likely = {"content": chat_items(event.logprobs), "refusal": None} if self._logprobs else None
-                calls[index] += isinstance(event, CallStart)
-                yield data(self._chunk(index, _delta(event, calls[index] - 1), logprobs=likely))
-        if self._with_usage:
-            counts = usage([[dones[i] for i in range(count)]])
-            yield data(self._head | {"object": "chat.completion.chunk", "choices": [], "usage": counts})
-        yield DONE
+    def begin(self, count: int) -> bytes:
+        """See Writer."""
+        self._calls = [0] * count
+        return b"".join(data(self._chunk(index, {"role": "assistant", "content": ""})) for index in range(count))
+
+    def event(self, number: int, event: Event) -> bytes:
+        """See Writer."""
+        if isinstance(event, Done):
+            self._dones[number] = event
+            last = self._chunk(number, {}, **ending(event))
+            if len(self._dones) == len(self._calls):
+                last["timings"] = timings(list(self._dones.values()))
+            return data(last)
+        likely = {"content": chat_items(event.logprobs), "refusal": None} if self._logprobs else None
+        self._calls[number] += isinstance(event, CallStart)
+        return data(self._chunk(number, _delta(event, self._calls[number] - 1), logprobs=likely))
+
+    def end(self) -> bytes:
+        """See Writer."""
+        if not self._with_usage:
+            return DONE
+        counts = usage([[self._dones[i] for i in range(len(self._calls))]])
+        return data(self._head | {"object": "chat.completion.chunk", "choices": [], "usage": counts}) + DONE
 
 
 def _call(call: str, name: str, arguments: str) -> dict[str, Any]:

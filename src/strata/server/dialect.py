@@ -1,13 +1,13 @@
 """What a wire dialect gives the application: the answers to make, and how they are written."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from strata.chat.events import Delta, Done, Event
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.generate import Job
+from strata.server.job import Job
 from strata.server.served import ServedModel
 
 
@@ -18,11 +18,19 @@ class Writer(Protocol):
         """The object of a request without streaming."""
         ...
 
-    def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
-        """The events of a streaming request with `count` answers."""
+    def begin(self, count: int) -> bytes:
+        """What a stream of `count` answers begins with."""
         ...
 
-    def failed(self, error: ApiError) -> str:
+    def event(self, number: int, event: Event) -> bytes:
+        """What a stream says about an event of answer `number`."""
+        ...
+
+    def end(self) -> bytes:
+        """What a stream ends with, after the last Done."""
+        ...
+
+    def failed(self, error: ApiError) -> bytes:
         """The event that tells of an error after the stream has begun."""
         ...
 

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.core.log import Log
-from strata.engine.events import Event, Finished
+from strata.engine.events import Finished
 from strata.engine.protocol import (
     BAD_REQUEST,
     BUSY,
@@ -31,11 +31,11 @@ from strata.engine.protocol import (
     parse_event,
 )
 from strata.engine.request import QueueFullError, Request
+from strata.server.child_lines import ChildLines
 from strata.server.departures import Departures
+from strata.server.inbox import Inbox
 
 T = TypeVar("T")
-
-_LONGEST_LINE = 1 << 24
 
 
 class State(StrEnum):
@@ -89,7 +89,8 @@ class EngineProcess:
         self._log = log
         self._policy = policy or RestartPolicy()
         self._child: asyncio.subprocess.Process | None = None
-        self._live: dict[str, asyncio.Queue[Event | Exception]] = {}
+        self._live: dict[str, Inbox] = {}
+        """Where the events of a request go, by its id."""
         self._asked: list[asyncio.Future[Mapping[str, Any]]] = []
         self._departures = Departures()
         self._ordered: dict[str, list[asyncio.Future[Mapping[str, Any]]]] = {"vram": [], "experts": []}
@@ -124,13 +125,11 @@ class EngineProcess:
         """A request id that was not used before."""
         return f"r{next(self._numbers)}"
 
-    def submit(self, request: Request) -> "Generation":
-        """Send `request`; EngineAwayError when there is no engine to take it."""
+    def submit(self, request: Request, inbox: Inbox) -> None:
+        """Send `request`, whose events go to `inbox` up to Finished or an error; EngineAwayError without an engine."""
         self.require_ready()
-        queue: asyncio.Queue[Event | Exception] = asyncio.Queue()
-        self._live[request.id] = queue
+        self._live[request.id] = inbox
         self._send(format_gen(request))
-        return Generation(self, request.id, queue)
 
     def cancel(self, request_id: str) -> None:
         """Ask for a request's end; Finished still comes."""
@@ -215,7 +214,6 @@ class EngineProcess:
                 *self.command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                limit=_LONGEST_LINE,
                 process_group=0,  # Ctrl-C in a terminal is for the server, which ends the child in order
             )
         except OSError as error:
@@ -263,41 +261,48 @@ class EngineProcess:
         """Hand out the child's lines until it ends or says FATAL."""
         was_ready = False
         assert child.stdout is not None
+        child_lines = ChildLines(child.stdout)
         while True:
             try:
-                line = await self._line(child.stdout, was_ready)
-            except ValueError:
-                self._words = f"the engine wrote a line of more than {_LONGEST_LINE} bytes"
+                lines = await self._lines(child_lines, was_ready)
+            except ValueError as error:
+                self._words = f"the engine wrote {error}"
                 return was_ready
             except TimeoutError:
                 self._words = f"the engine said nothing for {self._policy.silence_s:g} s"
                 child.kill()
                 return was_ready
-            if not line:
+            if not lines:
                 return was_ready
-            try:
-                message = parse_event(line.decode(errors="replace"))
-            except RequestError as error:
-                self._log.warning("engine line ignored", reason=error.message)
-                continue
-            if isinstance(message, Fatal):
-                self._words = f"the engine failed: {message.text}"
-                return was_ready
-            if isinstance(message, Ready):
-                was_ready = True
-                self.ready = message
-                await self._set(State.READY, "")
-            self._take(message)
+            for line in lines:
+                message = self._parsed(line)
+                if isinstance(message, Fatal):
+                    self._words = f"the engine failed: {message.text}"
+                    return was_ready
+                if isinstance(message, Ready):
+                    was_ready = True
+                    self.ready = message
+                    await self._set(State.READY, "")
+                if message is not None:
+                    self._take(message)
 
-    async def _line(self, stdout: asyncio.StreamReader, limited: bool) -> bytes:
-        """The child's next line; TimeoutError when it says nothing for too long, though it was asked."""
+    async def _lines(self, child_lines: ChildLines, limited: bool) -> list[bytes]:
+        """The child's next lines; TimeoutError when it says nothing for too long, though it was asked."""
         if not limited:
-            return await stdout.readline()
+            return await child_lines.next()
         half_s = self._policy.silence_s / 2
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(stdout.readline(), half_s)
+            return await child_lines.next(half_s)
         self._send("STAT")
-        return await asyncio.wait_for(stdout.readline(), half_s)
+        return await child_lines.next(half_s)
+
+    def _parsed(self, line: bytes) -> Message | None:
+        """What a line says; None, and a word in the log, for one that no engine writes."""
+        try:
+            return parse_event(line.decode(errors="replace"))
+        except RequestError as error:
+            self._log.warning("engine line ignored", reason=error.message)
+            return None
 
     def _take(self, message: Message) -> None:
         self._note_departure(message)
@@ -305,12 +310,12 @@ class EngineProcess:
             case Info(fields):
                 self.info |= fields
             case Of(name, event) if name in self._live:
-                self._live[name].put_nowait(event)
+                self._live[name].put(name, event)
                 if isinstance(event, Finished):
                     del self._live[name]
             # Unknown is a request whose STOP crossed its last words: they follow.
             case Error(name, code, text) if name in self._live and code != UNKNOWN:
-                self._live.pop(name).put_nowait(self._refusal(code, text))
+                self._live.pop(name).put(name, self._refusal(code, text))
             case Kept(verb, counts) if self._ordered.get(verb):
                 settle(self._ordered[verb].pop(0), counts)
             case Experts(values) if self._ordered["experts"]:
@@ -342,8 +347,8 @@ class EngineProcess:
             self.reason = self._last_words()
         why = "the server is shutting down" if self._stopping.is_set() else self._last_words()
         waiting, self._live = self._live, {}
-        for queue in waiting.values():
-            queue.put_nowait(EngineAwayError(f"the answer was cut off: {why}"))
+        for name, inbox in waiting.items():
+            inbox.put(name, EngineAwayError(f"the answer was cut off: {why}"))
         asked, self._asked = self._asked, []
         for answer in asked:
             settle(answer, EngineAwayError(why))
@@ -371,35 +376,3 @@ def refusal(code: str, text: str) -> Exception:
     if code in {BAD_REQUEST, UNSUPPORTED}:
         return RequestError(text)
     return EngineError(text)
-
-
-class Generation:
-    """One request under way: iterate its events; leaving early ends it."""
-
-    def __init__(self, engine: EngineProcess, request_id: str, queue: asyncio.Queue[Event | Exception]) -> None:
-        self.id = request_id
-        self._engine = engine
-        self._queue = queue
-
-    def cancel(self) -> None:
-        """Ask for its end; the events go on to Finished."""
-        self._engine.cancel(self.id)
-
-    async def events(self) -> AsyncGenerator[Event, None]:
-        """Events up to and including Finished; raises what the engine refused or failed with."""
-        finished = False
-        try:
-            while not finished:
-                item = await self._queue.get()
-                if isinstance(item, Exception):
-                    finished = True
-                    raise item
-                finished = isinstance(item, Finished)
-                yield item
-        finally:
-            if not finished:
-                self._engine.forget(self.id)
-
-    def forget(self) -> None:
-        """Ask for its end without waiting for it."""
-        self._engine.forget(self.id)

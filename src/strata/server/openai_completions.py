@@ -3,8 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strata.chat.events import CallStart, Delta, Done, Event, TokenLogprob
@@ -19,10 +18,10 @@ from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import CommonFields, answer_tokens, choices, form_of, include_usage, sampling, stops, terms
 from strata.server.formats import Format
-from strata.server.generate import Job
+from strata.server.job import Job
 from strata.server.logprobs import LOWEST
 from strata.server.served import ServedModel
-from strata.server.stream import DONE, data
+from strata.server.sse import DONE, data
 from strata.server.usage import ending, timings, usage
 
 MAX_ANSWERS = 64
@@ -149,6 +148,9 @@ class CompletionWriter:
         self._per_prompt = fields.n
         self._logprobs = fields.logprobs is not None
         self._with_usage = with_usage
+        self._dones: dict[int, Done] = {}
+        self._offsets: list[int] = []
+        """Characters of every answer that were written."""
 
     def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """The object of a request without streaming."""
@@ -162,7 +164,7 @@ class CompletionWriter:
     def _groups(self, dones: Sequence[Done]) -> list[Sequence[Done]]:
         return [dones[i : i + self._per_prompt] for i in range(0, len(dones), self._per_prompt)]
 
-    def failed(self, error: ApiError) -> str:
+    def failed(self, error: ApiError) -> bytes:
         """See Writer."""
         return data(error.body())
 
@@ -180,23 +182,27 @@ class CompletionWriter:
         chunk = self._head | {"choices": [choice]}
         return chunk | {"usage": None} if self._with_usage else chunk
 
-    async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
-        """The events of a streaming request with `count` answers."""
-        dones: dict[int, Done] = {}
-        offsets = [0] * count
-        async with aclosing(stream):
-            async for index, event in stream:
-                if isinstance(event, Done):
-                    dones[index] = event
-                    last = self._chunk(index, "", **ending(event))
-                    if len(dones) == count:
-                        last["timings"] = timings(list(dones.values()))
-                    yield data(last)
-                    continue
-                likely = logprob_lists(event.logprobs, offsets[index]) if self._logprobs else None
-                yield data(self._chunk(index, _text(event), logprobs=likely))
-                offsets[index] += len(_text(event))
-        if self._with_usage:
-            counts = usage(self._groups([dones[i] for i in range(count)]))
-            yield data(self._head | {"choices": [], "usage": counts})
-        yield DONE
+    def begin(self, count: int) -> bytes:
+        """See Writer."""
+        self._offsets = [0] * count
+        return b""
+
+    def event(self, number: int, event: Event) -> bytes:
+        """See Writer."""
+        if isinstance(event, Done):
+            self._dones[number] = event
+            last = self._chunk(number, "", **ending(event))
+            if len(self._dones) == len(self._offsets):
+                last["timings"] = timings(list(self._dones.values()))
+            return data(last)
+        text = _text(event)
+        likely = logprob_lists(event.logprobs, self._offsets[number]) if self._logprobs else None
+        self._offsets[number] += len(text)
+        return data(self._chunk(number, text, logprobs=likely))
+
+    def end(self) -> bytes:
+        """See Writer."""
+        if not self._with_usage:
+            return DONE
+        counts = usage(self._groups([self._dones[i] for i in range(len(self._offsets))]))
+        return data(self._head | {"choices": [], "usage": counts}) + DONE

@@ -2,8 +2,7 @@
 
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from strata.engine.events import Reason
 from strata.server.errors import ApiError
 from strata.server.logprobs import chat_items
 from strata.server.responses_items import carried
-from strata.server.stream import named
+from strata.server.sse import named
 from strata.server.usage import timings
 
 _PREFIX = {"text": "msg", "reasoning": "rs", "call": "fc"}
@@ -41,6 +40,7 @@ class ResponseWriter:
         self._sent = 0
         """Events, which are numbered."""
         self._output: list[dict[str, Any]] = []
+        self._blocks = Blocks()
 
     def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
         """See Writer."""
@@ -48,21 +48,24 @@ class ResponseWriter:
         self._output = [self._item(each, _status(done)) for each in ended_blocks(events)]
         return self._response(_status(done), done)
 
-    async def chunks(self, stream: AsyncGenerator[tuple[int, Event], None], count: int) -> AsyncGenerator[str, None]:
+    def begin(self, count: int) -> bytes:
         """See Writer."""
-        blocks = Blocks()
-        async with aclosing(stream):
-            yield self._event("response.created", response=self._response("in_progress", None))
-            yield self._event("response.in_progress", response=self._response("in_progress", None))
-            async for _, event in stream:
-                if not isinstance(event, Done):
-                    yield "".join(self._step(step, "completed") for step in blocks.push(event))
-                    continue
-                status = _status(event)
-                yield "".join(self._step(step, status) for step in blocks.close())
-                yield self._event(f"response.{status}", response=self._response(status, event))
+        created = self._event("response.created", response=self._response("in_progress", None))
+        return created + self._event("response.in_progress", response=self._response("in_progress", None))
 
-    def failed(self, error: ApiError) -> str:
+    def event(self, number: int, event: Event) -> bytes:
+        """See Writer."""
+        if not isinstance(event, Done):
+            return b"".join(self._step(step, "completed") for step in self._blocks.push(event))
+        status = _status(event)
+        closed = b"".join(self._step(step, status) for step in self._blocks.close())
+        return closed + self._event(f"response.{status}", response=self._response(status, event))
+
+    def end(self) -> bytes:
+        """See Writer."""
+        return b""
+
+    def failed(self, error: ApiError) -> bytes:
         """See Writer."""
         said = {"code": "server_error" if error.status >= 500 else "invalid_prompt", "message": error.message}
         response = self._response("failed", None) | {"error": said}
@@ -88,7 +91,7 @@ class ResponseWriter:
             **over,
         }
 
-    def _event(self, kind: str, **fields: Any) -> str:
+    def _event(self, kind: str, **fields: Any) -> bytes:
         self._sent += 1
         return named({"type": kind, "sequence_number": self._sent - 1, **fields})
 
@@ -128,7 +131,7 @@ class ResponseWriter:
     def _logprobs(self, items: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
         return chat_items(items) if self._told.logprobs else []
 
-    def _step(self, step: Step, status: str) -> str:
+    def _step(self, step: Step, status: str) -> bytes:
         begun = step.begun if isinstance(step, Ended) else step
         where: dict[str, Any] = {"output_index": begun.index}
         match step:
@@ -145,7 +148,7 @@ class ResponseWriter:
             case Ended():
                 return self._end(step, where, status)
 
-    def _begin(self, begun: Begun, where: Mapping[str, Any]) -> str:
+    def _begin(self, begun: Begun, where: Mapping[str, Any]) -> bytes:
         empty = Ended(begun, "")
         added = self._event("response.output_item.added", item=self._item(empty, ""), **where)
         if begun.kind == "call":
@@ -153,7 +156,7 @@ class ResponseWriter:
         place = {**where, "item_id": self._item_id(begun), "content_index": 0}
         return added + self._event("response.content_part.added", part=self._part(empty), **place)
 
-    def _end(self, block: Ended, where: Mapping[str, Any], status: str) -> str:
+    def _end(self, block: Ended, where: Mapping[str, Any], status: str) -> bytes:
         begun = block.begun
         place = {**where, "item_id": self._item_id(begun)}
         item = self._item(block, status)

@@ -1,29 +1,19 @@
-"""Server-sent events with keep-alive comments, and work that ends when its client leaves."""
+"""Answers as a stream with keep-alive comments, and work that ends when its client leaves."""
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strata.core.errors import StrataError
+from strata.server.answers import Answers, Lot
+from strata.server.dialect import Writer
 from strata.server.errors import ApiError, as_api_error
+from strata.server.sse import KEEP_ALIVE
 
 T = TypeVar("T")
-DONE = "data: [DONE]\n\n"
-KEEP_ALIVE = ": keep-alive\n\n"
-
-
-def data(value: dict[str, Any]) -> str:
-    """One event."""
-    return f"data: {json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(',', ':'))}\n\n"
-
-
-def named(value: dict[str, Any]) -> str:
-    """One event that is named by its type, as Anthropic's and those of OpenAI's responses are."""
-    return f"event: {value['type']}\n{data(value)}"
 
 
 async def _gone(receive: Receive) -> None:
@@ -51,78 +41,54 @@ async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
 
 
 class EventStream(Response):
-    """Writes `chunks` as they come; an error after the start becomes an error event; silence becomes comments."""
+    """Writes answers as they come; an error after the start becomes an error event; silence becomes comments."""
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self,
-        chunks: AsyncGenerator[str, None],
-        keep_alive_s: float,
-        cleanup: Callable[[], Awaitable[None]],
-        failed: Callable[[ApiError], str],
-    ) -> None:
-        """`cleanup` runs in any case, also when not one chunk was asked for; `failed` writes the event of an error."""
+    def __init__(self, answers: Answers, first: Lot, writer: Writer, keep_alive_s: float) -> None:
+        """`first` was taken from `answers` already, which are closed here at the end, however it comes."""
         self.status_code = 200
         self.background = None
-        self._chunks = chunks
+        self._answers = answers
+        self._first = first
+        self._writer = writer
         self._keep_alive_s = keep_alive_s
-        self._cleanup = cleanup
-        self._failed = failed
         self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Until the last chunk, or until the client leaves."""
+        """Until the last event, or until the client leaves."""
         try:
             await unless_gone(receive, self._write(send))
         except ClientGoneError:
             pass  # nobody is left to be told
         finally:
-            await self._cleanup()
+            self._answers.close()
 
     async def _write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        pending: asyncio.Task[str] | None = None
         try:
-            while True:
-                pending = pending or asyncio.ensure_future(_next(self._chunks))
-                done, _ = await asyncio.wait({pending}, timeout=self._keep_alive_s)
-                if not done:
-                    await _send_text(send, KEEP_ALIVE)
-                    continue
-                task, pending = pending, None
-                try:
-                    text = task.result()
-                except StopAsyncIteration:
-                    break
-                except StrataError as error:
-                    await _send_text(send, self._failed(as_api_error(error)))
-                    break
-                except ApiError as error:
-                    await _send_text(send, self._failed(error))
-                    break
-                except Exception:  # the client is told like of any other failure; what it was goes to the log
-                    await _send_text(send, self._failed(ApiError(500, "internal error", code="internal")))
-                    await _send_end(send)
-                    raise
-                await _send_text(send, text)
-            await _send_end(send)
-        finally:
-            if pending is not None:
-                pending.cancel()
-                await asyncio.gather(pending, return_exceptions=True)
-            await self._chunks.aclose()
+            await self._write_answers(send)
+        except StrataError as error:
+            await self._write_last(send, as_api_error(error))
+        except ApiError as error:
+            await self._write_last(send, error)
+        except Exception:  # the client is told like of any other failure; what it was goes to the log
+            await self._write_last(send, ApiError(500, "internal error", code="internal"))
+            raise
 
+    async def _write_answers(self, send: Send) -> None:
+        """One write for everything that has come: `send` waits while the client does not read, and then it is more."""
+        answers, writer = self._answers, self._writer
+        text = writer.begin(answers.count) + self._said(self._first)
+        while not answers.over:
+            if text:
+                await send({"type": "http.response.body", "body": text, "more_body": True})
+            lot = await answers.next(self._keep_alive_s)
+            text = self._said(lot) if lot else KEEP_ALIVE
+        await send({"type": "http.response.body", "body": text + writer.end(), "more_body": False})
 
-async def _next(chunks: AsyncGenerator[str, None]) -> str:
-    return await anext(chunks)
+    def _said(self, lot: Lot) -> bytes:
+        return b"".join(self._writer.event(number, event) for number, event in lot)
 
-
-async def _send_end(send: Send) -> None:
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-async def _send_text(send: Send, text: str) -> None:
-    if not text:
-        return
-    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+    async def _write_last(self, send: Send, error: ApiError) -> None:
+        await send({"type": "http.response.body", "body": self._writer.failed(error), "more_body": False})
