@@ -1,8 +1,14 @@
 """The metrics of a whole engine on the emulated GPU: counts from places that do not know each other agree."""
 
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import Metric as Family
+from prometheus_client.parser import text_string_to_metric_families
 
 from models.made import oracle, path_of
 from server.test_metrics import by_name
@@ -10,6 +16,8 @@ from strata.assemble import Loaded, load
 from strata.engine.request import Request
 from strata.plan.wishes import Wishes
 from strata.server.metrics import Metrics
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +78,84 @@ def test_memory_and_stages_are_told(loaded: Loaded) -> None:
     stages = series(found, "strata_stage_seconds_total")
     assert stages.keys() == {f"stage={name}" for name in ("reserve", "run", "sample", "commit")}
     assert all(seconds > 0 for seconds in stages.values())
+
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+PROMISED: dict[str, tuple[str, set[str]]] = {
+    "strata_num_requests_running": (GAUGE, set()),
+    "strata_num_requests_waiting": (GAUGE, set()),
+    "strata_prompt_tokens": (COUNTER, set()),
+    "strata_generation_tokens": (COUNTER, set()),
+    "strata_time_to_first_token_seconds": (HISTOGRAM, set()),
+    "strata_inter_token_latency_seconds": (HISTOGRAM, set()),
+    "strata_prefix_cache_queries": (COUNTER, set()),
+    "strata_prefix_cache_hits": (COUNTER, set()),
+    "strata_draft_offered_tokens": (COUNTER, set()),
+    "strata_draft_accepted_tokens": (COUNTER, set()),
+    "strata_expert_hits": (COUNTER, {"layer"}),
+    "strata_expert_misses": (COUNTER, {"layer"}),
+    "strata_expert_swaps": (COUNTER, {"layer"}),
+    "strata_expert_bytes": (COUNTER, {"path"}),
+    "strata_step_rows": (HISTOGRAM, set()),
+    "strata_stage_seconds": (COUNTER, {"stage"}),
+    "strata_vram_bytes": (GAUGE, {"use"}),
+    "strata_conversation_hits": (COUNTER, {"tier"}),
+    "strata_conversation_bytes": (GAUGE, {"tier"}),
+}
+"""What dashboards may be built on: the parser's names (a counter's samples end in _total), types, labels."""
+
+
+def families(loaded: Loaded) -> dict[str, Family]:
+    """Every family of a scrape, by its name."""
+    status: Any = loaded.engine.status()
+    return {family.name: family for family in text_string_to_metric_families(Metrics().render(status, 0).decode())}
+
+
+def broken(found: Mapping[str, Family]) -> list[str]:
+    """Which promises a scrape does not keep."""
+    kinds = {
+        name: (found[name].type, {label for sample in found[name].samples for label in sample.labels} - {"le"})
+        for name in PROMISED
+        if name in found and found[name].samples
+    }
+    return [name for name, promised in PROMISED.items() if kinds.get(name) != promised]
+
+
+def test_every_metric_that_was_promised_is_there(loaded: Loaded) -> None:
+    found = families(loaded)
+    assert broken(found) == []
+    found["strata_step_rows"].type = GAUGE
+    del found["strata_vram_bytes"]
+    assert broken(found) == ["strata_step_rows", "strata_vram_bytes"]
+
+
+def test_nothing_is_told_twice_or_without_help(loaded: Loaded) -> None:
+    text = Metrics().render(loaded.engine.status(), 0).decode()
+    named = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(named) == len(set(named)) and all(name.startswith("strata_") for name in named)
+    assert not [line for line in text.splitlines() if line.startswith("# HELP") and len(line.split()) < 4]
+
+
+def unanswered(board: Any, found: Mapping[str, Family]) -> list[str]:
+    """Expressions of a dashboard that name a metric, or a label in a legend, that a scrape does not have."""
+    labels = {s.name: set(s.labels) for family in found.values() for s in family.samples}
+    wrong = []
+    for panel in board["panels"]:
+        for target in panel["targets"]:
+            names = re.findall(r"strata_[a-z_]+", target["expr"])
+            shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+            if not names or any(name not in labels or not shown <= labels[name] for name in names):
+                wrong.append(target["expr"])
+    return wrong
+
+
+def test_the_dashboard_asks_for_what_is_there(loaded: Loaded) -> None:
+    board = json.loads((ROOT / "deploy/grafana.json").read_text())
+    found = families(loaded)
+    assert sum(len(panel["targets"]) for panel in board["panels"]) > 15
+    assert unanswered(board, found) == []
+    del found["strata_step_rows"]
+    board["panels"][0]["targets"][0]["expr"] = "rate(strata_no_such_thing_total[1m])"
+    board["panels"][1]["targets"][0]["legendFormat"] = "{{nobody}}"
+    wrong = unanswered(board, found)
+    assert len(wrong) == 3 and wrong[0].startswith("rate(strata_no") and "strata_step_rows" in wrong[2]
