@@ -57,6 +57,7 @@ class Scale:
     """Prompt tokens of a step."""
     steps: int = 1 << 10
     """Steps at most that are timed."""
+    arch: str = "qwen4exp"
 
 
 REAL = Scale()
@@ -92,7 +93,7 @@ class Drawn:
 
     def draw(self, formats: Formats, blocks: list[torch.Tensor]) -> dict[str, Any]:
         """Make the weights."""
-        self.shape = shape_of("qwen4exp", self.scale.layers, self.scale.name)
+        self.shape = shape_of(self.scale.arch, self.scale.layers, self.scale.name)
         self.model, pool = drawn_model(self.shape, formats, self.ops, self.device.torch_device, blocks=blocks)
         assert pool is not None
         self.pool = pool

@@ -1,15 +1,20 @@
-"""Where the time of a long prompt goes: microseconds of each kernel in a drawn model of few layers.
+"""Where the time of a long prompt goes: each kernel in a drawn model of few layers, gaps, copies, and the host's part.
 
-    python benchmarks/device/prompt_kernels.py [LAYERS]
+    python benchmarks/device/prompt_kernels.py [--arch qwen3moe] [--tokens 2048] [--layers 8] [--resident 0.5]
 
-The extensions are built already. A line for each kernel, largest first: milliseconds, launches, microseconds of one.
+The extensions are built already. Lines: the step as a whole, with what the host took to start it; copies from the host;
+the kernels, largest first: milliseconds, launches, microseconds of one; the longest gaps between kernels.
 """
 
+import argparse
 import sys
 import tempfile
 import time
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
@@ -19,43 +24,156 @@ import numpy as np
 import torch
 from drawn_model import Formats
 from engine_decode import REAL, Drawn
-from expert_pool import host_blocks
+from expert_pool import BLOCK_BYTES
 
+from strata.core.limits import Limits
 from strata.core.window import Window
+from strata.kernels import nvrtc
+from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.cubins import cached
+from strata.kernels.cuda_device import CudaDevice
+from strata.kernels.device_source import units
 from strata.kernels.devices import open_device
 from strata.kernels.native import Native
+from strata.kernels.views import KvType
+from strata.runtime.apart import Apart
+from strata.runtime.runner import DeviceRunner
 from strata.sampling.params import SamplingParams
+from strata.state.memory import Memory
+from strata.store.pinned import pinned_memory
+
+FORMATS = {"qwen3moe": Formats("Q4_K", "Q6_K", "Q4_K"), "qwen4exp": Formats("IQ3_S", "IQ4_NL")}
+"""As the files that other measurements take."""
+KV_TYPES: dict[str, KvType] = {"qwen3moe": "bf16", "qwen4exp": "f32"}
+POOL_BLOCKS = 4
+PARTS = ("products", "prompt_products", "prompt_unpack", "prompt_arrange")
+
+
+@dataclass(frozen=True)
+class Span:
+    """One thing that the device did, in microseconds."""
+
+    name: str
+    start: float
+    end: float
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether a copy engine did it."""
+        return self.name.startswith(("Memcpy", "Memset"))
+
+    @property
+    def us(self) -> float:
+        """Its length."""
+        return self.end - self.start
+
+
+def covered(spans: Iterable[Span]) -> float:
+    """Microseconds in which at least one of them ran."""
+    total = end = 0.0
+    for span in sorted(spans, key=lambda span: span.start):
+        total += max(0.0, span.end - max(span.start, end))
+        end = max(end, span.end)
+    return total
+
+
+def compile_at_once(device: CudaDevice, formats: Formats) -> None:
+    """The units that every model needs and those of the formats, side by side."""
+    names = {formats.expert, formats.down, formats.dense, "F32", "BF16"}
+    wanted = [
+        unit
+        for unit in units()
+        if not unit.startswith(("attention_list", "select_prompt", "probe"))
+        and (not unit.startswith(PARTS) or unit.startswith("prompt_products") or unit.split("=")[-1] in names)
+    ]
+
+    def one(unit: str) -> None:
+        key = nvrtc.key(unit, device.architecture)
+        cached(device.cache, key, lambda: nvrtc.compile_unit(unit, device.architecture)[0])
+
+    with ThreadPoolExecutor(16) as pool:
+        list(pool.map(one, wanted))
+
+
+class Reading:
+    """A drawn model that reads prompts."""
+
+    def __init__(self, arch: str, layers: int, tokens: int, resident: float, cache: Path) -> None:
+        device = open_device("cuda", cache)
+        assert isinstance(device, CudaDevice)
+        began = time.perf_counter()
+        compile_at_once(device, FORMATS[arch])
+        print(f"compiling: {time.perf_counter() - began:.1f} s", flush=True)
+        self.drawn = Drawn(device, Native(), replace(REAL, layers=layers, arch=arch))
+        self.drawn.draw(FORMATS[arch], [pinned_memory(BLOCK_BYTES) for _ in range(POOL_BLOCKS)])
+        self.drawn.place(self.drawn.all_gib * resident)
+        self.tokens, self.device = tokens, device
+        apart = Apart(device.name, Memory(device.torch_device, apart=True), CpuOps(self.drawn.native))
+        limits = Limits(1, tokens + 64, tokens)
+        self.runner = DeviceRunner(self.drawn.model, self.drawn.ops, limits, kv_type=KV_TYPES[arch], apart=apart)
+        self.rng = np.random.default_rng(3)
+
+    def read(self) -> float:
+        """A prompt in one chunk -> seconds."""
+        ids = self.rng.integers(0, self.drawn.shape.vocabulary - 10, self.tokens).tolist()
+        self.runner.seat(0, ids, SamplingParams())
+        began = time.perf_counter()
+        self.runner.step([Window(0, 0, tuple(ids), 1)])
+        return time.perf_counter() - began
+
+    def spans(self) -> tuple[list[Span], list[Span]]:
+        """What the device did while it read, and the host's calls that started kernels."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            self.read()
+        here: list[Span] = []
+        there: list[Span] = []
+        for event in profile.events():
+            is_device = event.device_type == torch.autograd.DeviceType.CUDA
+            if is_device or "aunchKernel" in event.name:
+                (here if is_device else there).append(Span(event.name, event.time_range.start, event.time_range.end))
+        return here, there
+
+
+def report(here: list[Span], there: list[Span]) -> list[str]:
+    """Lines about a step."""
+    here = sorted(here, key=lambda span: span.start)
+    kernels, copies = [s for s in here if not s.is_copy], [s for s in here if s.is_copy]
+    length = max(s.end for s in here) - min(s.start for s in here)
+    busy, host = covered(kernels), max(s.end for s in there) - min(s.start for s in there) if there else 0.0
+    alone = covered(here) - busy
+    lines = [
+        f"device: {length / 1e3:.2f} ms, of which kernels {busy / 1e3:.2f}, copies alone {alone / 1e3:.2f}, "
+        f"nothing {(length - busy - alone) / 1e3:.2f}; the host started {len(there)} kernels in {host / 1e3:.2f} ms",
+        f"copies: {len(copies)} in {covered(copies) / 1e3:.2f} ms",
+    ]
+    spent: Counter[str] = Counter()
+    for span in kernels:
+        spent[span.name] += span.us  # type: ignore[assignment]
+    for name, us in spent.most_common(40):
+        calls = sum(span.name == name for span in kernels)
+        lines.append(f"{us / 1e3:9.2f} ms {calls:5} x {us / calls:9.1f} us  {name[:90]}")
+    gaps = sorted(((b.start - a.end, a.name, b.name) for a, b in pairwise(kernels) if b.start > a.end), reverse=True)
+    lines += [f"gap of {us:.1f} us between {before[:40]} and {after[:40]}" for us, before, after in gaps[:6]]
+    return lines
 
 
 def main() -> None:
-    layers = int(sys.argv[1]) if len(sys.argv) > 1 else 8
-    device = open_device("cuda", Path(tempfile.mkdtemp()))
-    drawn = Drawn(device, Native(), replace(REAL, layers=layers))
-    drawn.draw(Formats("IQ3_S", "IQ4_NL"), host_blocks(device.torch_device))
-    drawn.place(drawn.all_gib)
-    tokens = drawn.scale.prompt
-    runner, rng = drawn.runner(1, tokens + 64), np.random.default_rng(3)
-
-    def read() -> float:
-        ids = rng.integers(0, drawn.shape.vocabulary - 10, tokens).tolist()
-        runner.seat(0, ids, SamplingParams())
-        began = time.perf_counter()
-        runner.step([Window(0, 0, tuple(ids), 1)])
-        return time.perf_counter() - began
-
-    read()
-    took = read()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        read()
-    spent: Counter[str] = Counter()
-    calls: Counter[str] = Counter()
-    for event in profile.events():
-        if event.device_type == torch.autograd.DeviceType.CUDA:
-            spent[event.name] += event.time_range.elapsed_us()
-            calls[event.name] += 1
-    print(f"{layers} layers, {tokens} tokens: {took * 1e3:.1f} ms, kernels {sum(spent.values()) / 1e3:.1f} ms")
-    for name, us in spent.most_common(40):
-        print(f"{us / 1e3:9.2f} ms {calls[name]:5} x {us / calls[name]:9.1f} us  {name[:90]}")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", choices=sorted(FORMATS), default="qwen3moe")
+    parser.add_argument("--tokens", type=int, default=2048)
+    parser.add_argument("--layers", type=int, default=8)
+    parser.add_argument("--resident", type=float, default=1.0, help="share of the experts")
+    parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
+    asked = parser.parse_args()
+    cache = asked.cache or Path(tempfile.mkdtemp())
+    reading = Reading(asked.arch, asked.layers, asked.tokens, asked.resident, cache)
+    began = time.perf_counter()
+    reading.read()
+    print(f"first: {time.perf_counter() - began:.1f} s", flush=True)
+    took = min(reading.read() for _ in range(3))
+    what = f"{asked.arch}, {asked.layers} layers, {asked.tokens} tokens, {asked.resident:.0%} resident"
+    print(f"{what}: {took * 1e3:.2f} ms")
+    print("\n".join(report(*reading.spans())), flush=True)
 
 
 if __name__ == "__main__":
