@@ -57,11 +57,28 @@ class LayersAhead:
             self.buffers = [self.cache.vram.allocate(nbytes) for _ in range(2)]
         except RuntimeError:  # somebody else was quicker
             return
+        self.places = places
+        self._publish()
+        self._begin(self.layers[0])
+
+    def _publish(self) -> None:
+        """Write all layers' entries as they will be read. At once: a copy among the layers' work would wait behind the
+        experts that are copied at the time.
+        """
         table = self.cache.table
         self.entries, self.host = torch.empty_like(table.entries), torch.empty_like(table.host)
         if table.entries.is_cuda:
             self.host = self.host.pin_memory()
-        self.places = places
+        rows = self.host.numpy()
+        rows[:] = table.host.numpy()
+        rows[:, :, -1] &= (1 << TIER_SHIFT) - 1
+        for layer, place in self.places.items():
+            layout, missing = self.cache.pinned.layouts[layer], np.array(place.missing, np.int64)
+            first = self.buffers[place.buffer].data_ptr() + layout.nbytes * np.arange(len(missing))
+            here = first[:, None] + np.array(layout.offsets)
+            planes = np.where(table.pinned[layer, missing] != 0, here, 0)
+            rows[layer, missing, 0:3], rows[layer, missing, 3:6] = planes[:, 0::2], planes[:, 1::2]
+        self.entries.copy_(self.host, non_blocking=True)
 
     def _missing(self, layer: int) -> tuple[int, ...]:
         """Experts of the layer that lie in pinned memory only."""
@@ -85,18 +102,11 @@ class LayersAhead:
 
     def _begin(self, layer: int) -> None:
         place, layout = self.places[layer], self.cache.pinned.layouts[layer]
-        buffer, missing = self.buffers[place.buffer], np.array(place.missing, np.int64)
+        buffer = self.buffers[place.buffer]
         blobs = [self.cache.pinned.blobs[layer, e] for e in place.missing]
         pairs = [(buffer[i * layout.nbytes :][: blob.nbytes], blob) for i, blob in enumerate(blobs)]
         self.coming[layer] = self.cache.copies.all(pairs)
         self.moved_bytes += sum(blob.nbytes for blob in blobs)
-        rows = self.cache.table.host[layer].numpy().copy()
-        here = buffer.data_ptr() + layout.nbytes * np.arange(len(missing))[:, None] + np.array(layout.offsets)
-        planes = np.where(self.cache.table.pinned[layer, missing] != 0, here, 0)
-        rows[missing, 0:3], rows[missing, 3:6] = planes[:, 0::2], planes[:, 1::2]
-        rows[:, -1] &= (1 << TIER_SHIFT) - 1
-        self.host[layer].numpy()[:] = rows
-        self.entries[layer].copy_(self.host[layer], non_blocking=True)
 
     def close(self) -> None:
         """The step has ended; the buffers go."""
