@@ -46,7 +46,6 @@ from strata.sampling.grammar import MaskMaker, Vocabulary
 from strata.speculate.vocabulary import BUILT_IN, draft_tokens, end_ids
 from strata.store.warm import missing_bytes, spans_of, warm
 
-PROGRESS_EVERY_S = 2.0
 VRAM_WISHES = (
     *("vram_gib", "vram_reserve_mib", "pcie_share"),
     *("adapt_every", "adapt_swaps", "adapt_decay", "adapt_min_gain", "adapt_async"),
@@ -108,24 +107,9 @@ def warm_weights(checkpoint: Checkpoint, machine: Machine, wishes: Wishes, log: 
     choice = choose_warming(total, missing_bytes(spans), machine.memory_bytes, wishes.warm == "auto")
     if choice.value == "read ahead":
         began_s = time.monotonic()
-        warm(spans, Paced(log, "reading ahead"))
+        warm(spans, partial(log.progress, "reading ahead"))
         log.info("read ahead", mib=total >> 20, seconds=round(time.monotonic() - began_s, 2))
     return choice
-
-
-class Paced:
-    """Logs the progress of something long, a line every few seconds."""
-
-    def __init__(self, log: Log, event: str) -> None:
-        self.log = log
-        self.event = event
-        self.next_s = time.monotonic() + PROGRESS_EVERY_S
-
-    def __call__(self, done: int, total: int) -> None:
-        """Take note of `done` of `total` bytes."""
-        if time.monotonic() >= self.next_s:
-            self.next_s += PROGRESS_EVERY_S
-            self.log.info(self.event, done_mib=done >> 20, total_mib=total >> 20)
 
 
 def sizes_of(model: Model, kv_type: KvType = "f32", head: DraftHead | None = None) -> ModelSizes:
@@ -166,10 +150,10 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     kept = choose_state_disk(wishes.state_disk_gib, wishes.state_dir)
     choices = [*plan.choices, warming, ram, kept, *draft_choices]
     if plan.arena:
-        built.store.to_arena(lambda done, total: said.info("arena", done_mib=done >> 20, total_mib=total >> 20))
+        built.store.to_arena(partial(said.progress, "copying experts to RAM"))
     if gpu is not None:
         choices += gpu.choices(built, head)
-        gpu.bring(built, Paced(said, "bringing weights to the GPU"), head)
+        gpu.bring(built, partial(said.progress, "bringing weights to the GPU"), head)
     limits = Limits(plan.slots, plan.context, plan.step_tokens)
     ops, apart = (cpu_ops, None) if gpu is None else (gpu.ops, gpu.apart)
     masks = MaskMaker(partial(vocabulary_of, checkpoint), built.shape.vocabulary)

@@ -60,11 +60,14 @@ def test_the_status_says_what_was_decided_and_why():
 
 
 def test_a_file_is_read_ahead_and_a_long_read_says_how_far_it_is(monkeypatch):
-    monkeypatch.setattr("strata.assemble.PROGRESS_EVERY_S", 0.0)
+    monkeypatch.setattr("strata.core.log.PROGRESS_EVERY_S", 0.0)
     stream = io.StringIO()
-    load(path_of("llama", "gguf"), Wishes(), Log(stream=stream))
+    heard: list[tuple[str, int, int]] = []
+    load(path_of("llama", "gguf"), Wishes(), Log(stream=stream, heard=lambda *how: heard.append(how)))
     text = stream.getvalue()
-    assert "reading ahead done_mib=" in text and "setting=weights value='read ahead'" in text
+    assert "reading ahead percent=100 done_mib=" in text and "setting=weights value='read ahead'" in text
+    what, done, total = heard[-1]
+    assert what == "reading ahead" and done == total > 0
     load(path_of("llama", "gguf"), Wishes(warm="no"), Log(stream=(quiet := io.StringIO())))
     assert "reading ahead" not in quiet.getvalue()
 

@@ -4,7 +4,7 @@ import faulthandler
 import io
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
@@ -14,7 +14,7 @@ from strata.cli.flags import Given, with_settings
 from strata.cli.output import make_log
 from strata.core.errors import StrataError
 from strata.engine.lines import Greeting, Stall, serve_lines
-from strata.engine.protocol import format_fatal
+from strata.engine.protocol import format_fatal, format_info
 from strata.plan.wishes import Wishes
 
 
@@ -23,6 +23,22 @@ def end_stalled() -> None:
     faulthandler.dump_traceback(sys.stderr, all_threads=True)
     sys.stderr.flush()
     os._exit(1)
+
+
+class Percent:
+    """Tells the client how far loading is, whenever a whole percent is done."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._last: tuple[str, int] | None = None
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """`done` of `total` bytes of `what`."""
+        percent = min(100, 100 * done // max(1, total))
+        if (what, percent) != self._last:
+            self._last = what, percent
+            self._out.write(format_info(loading=what, percent=percent) + "\n")
+            self._out.flush()
 
 
 @with_settings(Wishes)
@@ -37,7 +53,7 @@ def engine(
     os.dup2(2, 1)
     lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace")
     try:
-        loaded = load(model, wishes, make_log(wishes))
+        loaded = load(model, wishes, make_log(wishes, Percent(out)))
         stop_ids = load_tokenizer(loaded.checkpoint).stop_ids
     except StrataError as error:
         out.write(format_fatal(str(error)) + "\n")

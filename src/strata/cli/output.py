@@ -1,15 +1,16 @@
 """What commands write: answers to stdout, figures and logs to stderr."""
 
 import sys
+from collections.abc import Callable
 
 from strata.chat.events import Done
 from strata.core.log import Level, Log
 from strata.plan.wishes import Wishes
 
 
-def make_log(wishes: Wishes) -> Log:
-    """The log at the level that was asked for."""
-    return Log(Level[wishes.log_level.upper()])
+def make_log(wishes: Wishes, heard: Callable[[str, int, int], None] | None = None) -> Log:
+    """The log at the level and in the form that were asked for."""
+    return Log(Level[wishes.log_level.upper()], form=wishes.log_format, heard=heard)
 
 
 def figures(done: Done) -> str:

@@ -1,9 +1,15 @@
-"""One line per event on standard error: `time level event key=value ...`."""
+"""One line per event on standard error: `time level event key=value ...`, or the same as JSON."""
 
+import json
+import math
 import sys
 import time
+from collections.abc import Callable
 from enum import IntEnum
-from typing import TextIO
+from typing import Literal, TextIO
+
+PROGRESS_EVERY_S = 2.0
+Form = Literal["text", "json"]
 
 
 class Level(IntEnum):
@@ -23,20 +29,44 @@ def field(value: object) -> str:
     return repr(text) if not text or any(c.isspace() for c in text) else text
 
 
+def plain(value: object) -> object:
+    """`value` as it stands in JSON: numbers, truth and null as they are, anything else as text."""
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if math.isfinite(value) else str(value)
+    return value if isinstance(value, int | str | None) else str(value)
+
+
 class Log:
     """Writes events at or above `level`; passed to what needs it, never fetched."""
 
-    def __init__(self, level: Level = Level.INFO, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        level: Level = Level.INFO,
+        stream: TextIO | None = None,
+        form: Form = "text",
+        heard: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        """`heard` is called with all progress: (what, units done, units in all)."""
         self.level = level
         self.stream = stream if stream is not None else sys.stderr
+        self.form = form
+        self._heard = heard
+        self._next_s: dict[str, float] = {}
+        """When the progress of what gets its next line."""
 
     def write(self, level: Level, event: str, **fields: object) -> None:
         """Write one event with its fields in the order given."""
         if level < self.level:
             return
-        pairs = "".join(f" {k}={field(v)}" for k, v in fields.items())
-        now = time.strftime("%H:%M:%S")
-        self.stream.write(f"{now} {level.name.lower()} {event}{pairs}\n")
+        name = level.name.lower()
+        if self.form == "json":
+            now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            values = {"time": now, "level": name, "event": event, **{k: plain(v) for k, v in fields.items()}}
+            line = json.dumps(values, ensure_ascii=False, allow_nan=False)
+        else:
+            now = time.strftime("%H:%M:%S")
+            line = f"{now} {name} {event}" + "".join(f" {k}={field(v)}" for k, v in fields.items())
+        self.stream.write(f"{line}\n")
         self.stream.flush()
 
     def info(self, event: str, **fields: object) -> None:
@@ -50,3 +80,14 @@ class Log:
     def debug(self, event: str, **fields: object) -> None:
         """Detail for development."""
         self.write(Level.DEBUG, event, **fields)
+
+    def progress(self, what: str, done_bytes: int, total_bytes: int) -> None:
+        """How far something long is; a line every few seconds."""
+        if self._heard is not None:
+            self._heard(what, done_bytes, total_bytes)
+        now_s = time.monotonic()
+        if now_s < self._next_s.setdefault(what, now_s + PROGRESS_EVERY_S):
+            return
+        self._next_s[what] = now_s + PROGRESS_EVERY_S
+        percent = 100 * done_bytes // max(1, total_bytes)
+        self.info(what, percent=percent, done_mib=done_bytes >> 20, total_mib=total_bytes >> 20)

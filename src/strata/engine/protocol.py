@@ -14,6 +14,7 @@ To the engine:
     STAT | QUIT
 From the engine:
     INFO key=value ... | READY <ctx> <stop ids>
+    INFO loading=<what> percent=<n>  before READY: how far it is
     REUSED <id> <n> <tier> | PP <id> <read> <total> | T <id> <token> [logprob [token:logprob ...]]
     YIELDED <id> <read>             before the DONE cancel of a read that gave way
     DONE <id> <stop/length/cancel/error> key=value ... [code=<code> text=<rest of the line>]

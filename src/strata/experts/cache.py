@@ -10,6 +10,7 @@ from strata.experts.adaptive import Counts, Swap
 from strata.experts.frames import Frames, Owner
 from strata.experts.residency import ResidencyTable
 from strata.kernels.transfers import Transfer, Transfers
+from strata.store.experts import Progress
 from strata.store.pinned import PinnedStore, StagingRing
 
 
@@ -97,15 +98,20 @@ class ExpertCache:
         self.vram.release()
         return self.frames.nbytes
 
-    def fill(self, order: Iterable[Owner]) -> int:
-        """Give frames to experts in `order` until the first that finds no space -> how many got one."""
-        count = 0
+    def fill(self, order: Iterable[Owner], progress: Progress = lambda done, total: None) -> int:
+        """Give frames to experts in `order` until the first that finds no space -> how many got one.
+
+        `progress` hears of the bytes that were sent on their way, of the arena's.
+        """
+        count, sent = 0, 0
         for owner in order:
             if owner in self.frames.held:
                 continue
             if not self._bring(owner):
                 break
             count += 1
+            sent += int(self.sizes[owner[0]])
+            progress(sent, self.frames.nbytes)
         self.land(wait=True)
         return count
 

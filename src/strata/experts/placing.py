@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from strata.kernels.rendezvous.answerer import Answerer
 from strata.kernels.rendezvous.gpu import Desk
 from strata.kernels.rendezvous.mailbox import Mailbox
 from strata.kernels.transfers import HostCopies, StreamCopies, Transfers
-from strata.store.experts import Progress
 from strata.store.pinned import Allocate, PinnedStore, pinned_memory, plain_memory
 
 ARENA_BLOCK = 512 << 20
@@ -65,8 +65,8 @@ class HostSide:
     copies: Transfers
     allocate: Allocate
     pinned: bool
-    progress: Progress = lambda done, total: None
-    """Of pinning, which takes half a second per GiB."""
+    progress: Callable[[str, int, int], None] = lambda what, done, total: None
+    """Hears of pinning, which takes half a second per GiB, and of what is brought to VRAM: (what, bytes, of bytes)."""
 
 
 def emulated(free_bytes: Callable[[], int] = lambda: 1 << 40) -> HostSide:
@@ -112,7 +112,7 @@ def place_experts(
     hidden = next(iter(store.banks.values())).gate[0].cols
     counts = np.zeros((layers, experts)) if start is None else start
     bytes_of = np.array([pinned.layouts[i].nbytes if i in pinned.layouts else 0 for i in range(layers)], np.int64)
-    pinned.fill(hottest(counts, bytes_of), sizes.pin_bytes, side.progress)
+    pinned.fill(hottest(counts, bytes_of), sizes.pin_bytes, partial(side.progress, "pinning experts"))
 
     table = ResidencyTable(store.banks, layers, device.torch_device)
     for owner, blob in pinned.blobs.items():
@@ -120,7 +120,7 @@ def place_experts(
     block = block_bytes(sizes.block_bytes, int(bytes_of.max()), sizes.arena_bytes)
     cache = ExpertCache(pinned, table, side.vram, side.copies, Frames(block))
     cache.grow(sizes.arena_bytes, sizes.reserve_bytes)
-    cache.fill(hottest(counts, bytes_of))
+    cache.fill(hottest(counts, bytes_of), partial(side.progress, "bringing experts to the GPU"))
 
     mailbox = Mailbox(MOST_ROWS, MOST_ROWS * top_k, hidden, side.pinned)
     desk = Desk.of(device.torch_device, mailbox, layers, experts, COLUMNS, sizes.limit_ns)

@@ -208,6 +208,9 @@ class Wishes:
         None, "Answer tokens at most; context = up to the end of it.", kind="integer", absent="context", low=1
     )
     log_level: str = setting("info", "Least severity of log lines.", choices=("debug", "info", "warning", "error"))
+    log_format: Literal["text", "json"] = setting(
+        "text", "Form of log lines; json = one object a line, for programs that gather them.", choices=("text", "json")
+    )
 
     def __post_init__(self) -> None:
         for name, rule in settings_of(type(self)).items():

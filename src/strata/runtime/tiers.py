@@ -1,7 +1,6 @@
 """A model's experts behind a budget of VRAM: what `--vram-gib` and the flags beside it do."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from strata.core.errors import UsageError
@@ -103,17 +102,5 @@ def outcome(experts: GpuExperts, learned: bool, pinned: PinnedStore) -> tuple[Ch
 
 
 def reported(side: HostSide, log: Log) -> HostSide:
-    """The same with pinning's progress in the log."""
-    return replace(side, progress=by_gib(log))
-
-
-def by_gib(log: Log) -> Callable[[int, int], None]:
-    """Progress with a line for every few GiB."""
-    said = [0]
-
-    def progress(done: int, total: int) -> None:
-        if done >= said[0] + (4 << 30):
-            said[0] = done
-            log.info("pinning", done_mib=done >> 20, total_mib=total >> 20)
-
-    return progress
+    """The same with its progress in the log."""
+    return replace(side, progress=log.progress)
