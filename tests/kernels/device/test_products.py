@@ -94,6 +94,7 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
         for cols in (fmt.block, 10240, 20480):
             for streams, size in ((1, 0), (2, 0), *((1, size) for size in launch.BUCKETS)):
                 shape = launch.shape(device, fmt, cols, 10_000, 1, streams, size)
+                assert 228 << 10 < 2 * (shape.shared + 1024), "two blocks on one processor"
                 assert shape.shared <= 227 << 10
                 assert 0 < shape.threads <= 32 * launch.MOST_GROUPS
                 assert shape.blocks == device.processors
@@ -101,8 +102,10 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
 
 def test_a_launch_has_groups_for_its_units() -> None:
     device, fmt = HostDevice(), FORMATS["IQ4_NL"]
-    table = 4 * launch.TABLE_WORDS["IQ4_NL"]
-    assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, table + 4 * launch.ring_bytes(fmt, 1), 2)
+    assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, launch.ALONE_BYTES, 2)
+    large, most = FORMATS["IQ3_S"], launch.MOST_GROUPS
+    full = launch.Shape(2, 32 * most, 4 * launch.TABLE_WORDS["IQ3_S"] + most * launch.ring_bytes(large, 1), 2)
+    assert launch.shape(device, large, 2560, 4 * most, 1) == full
     assert launch.shape(device, fmt, 2560, 2 * 2 * 17, 1).threads == 9 * 32  # two rounds of nine, not sixteen and one
     assert [launch.shape(device, FORMATS["Q6_K"], 2560, rows, 1).lines for rows in (127, 128)] == [2, 4]
 

@@ -39,6 +39,10 @@ INPUT_BYTES = 160 << 10
 SHARED_BYTES = 226 << 10
 """Of a block of plain floats, at most."""
 
+ALONE_BYTES = 114 << 10
+"""Of every block, at least: so that no processor gets two while another has none, as happens when a launch's blocks are
+placed while those of launches before it still run."""
+
 TABLE_WORDS = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "NVFP4_PAIRS"), 128),
     **{"IQ3_S": 512 * 32, "IQ3_XXS": 256, "IQ2_XXS": 512, "IQ2_XS": 1024, "IQ2_S": 2048, "IQ1_S": 4096, "IQ1_M": 4096},
@@ -94,7 +98,7 @@ def shape(
     units = matrices * -(-rows // lines)
     groups = max(4, spread(units, device.processors, MOST_GROUPS))
     shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * group
-    return Shape(max(1, min(units, device.processors)), groups * LANES, shared, lines)
+    return Shape(max(1, min(units, device.processors)), groups * LANES, max(ALONE_BYTES, shared), lines)
 
 
 def float_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, size: int) -> Shape:
@@ -107,7 +111,8 @@ def float_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices
     inputs = 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
     units = matrices * -(-rows // lines)
     groups = spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
-    return Shape(max(1, min(units, device.processors)), groups * LANES, groups * group + inputs, lines)
+    shared = max(ALONE_BYTES, groups * group + inputs)
+    return Shape(max(1, min(units, device.processors)), groups * LANES, shared, lines)
 
 
 def spread(units: int, processors: int, most: int) -> int:
