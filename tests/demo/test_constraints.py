@@ -132,7 +132,11 @@ def test_o_086_reasoning_is_free_and_the_form_begins_after_it(up: Running, strea
         content, thought = message["content"], message["reasoning_content"]
     jsonschema.validate(json.loads(content), SCHEMA)
     assert thought and not thought.startswith("{")
-    cut = chat(up, **think, max_tokens=5)
+    closed = chat(up, **think, max_tokens=60)
+    assert closed["finish_reason"] == "stop", "reasoning leaves room for the answer"
+    jsonschema.validate(json.loads(closed["message"]["content"]), SCHEMA)
+    free = {**think, "response_format": {"type": "text"}, "regex": "(yes|no)"}
+    cut = chat(up, **free, max_tokens=5)
     assert (cut["message"]["content"], cut["finish_reason"]) == ("", "length")
 
 
@@ -185,6 +189,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"grammar": 'start: "x"', "regex": "y"}, "regex"),
     ({"regex": "a", "ignore_eos": True}, "ignore_eos"),
     ({"thinking_budget": -1}, "thinking_budget"),
+    ({"response_format": form(SCHEMA), "max_tokens": 9}, "max_tokens"),
+    ({"response_format": form(SCHEMA), "max_completion_tokens": 9}, "max_completion_tokens"),
 ]  # fmt: skip
 
 
@@ -198,10 +204,22 @@ def test_o_085_what_cannot_be_enforced_is_a_400_that_names_the_place(
         assert (reply.status_code, reply.json()["error"]["param"]) == (400, param), reply.text
 
 
-def test_json_is_closed_before_the_length_cuts_it(up: Running) -> None:
-    schema = {"type": "object", "properties": {"story": {"type": "string"}, "more": {"type": "array"}}}
-    found = chat(up, response_format=form(schema | {"required": ["story", "more"]}), max_tokens=60)
-    assert found["finish_reason"] == "stop" and json.loads(found["message"]["content"])["story"]
+@pytest.mark.parametrize("most", [24, 60])
+def test_json_ends_before_the_length_cuts_it(up: Running, most: int) -> None:
+    """Long strings, lists without an end, numbers, optional members that have members: all would go on."""
+    part = {"type": "object", "properties": {"x": {"type": "number"}, "y": {"type": "string"}}, "required": ["x", "y"]}
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {"story": {"type": "string"}, "more": {"type": "array", "items": part}, "part": part},
+        "required": ["story", "more"],
+    }
+    for seed in range(4):
+        found = chat(up, response_format=form(schema), max_tokens=most, seed=seed)
+        assert found["finish_reason"] == "stop"
+        jsonschema.validate(json.loads(found["message"]["content"]), schema)
+    text = {"prompt": "A cat:", "json_schema": schema, "max_tokens": most, "temperature": 1, "seed": 1}
+    whole = up.http.post("/v1/completions", json=text).json()["choices"][0]
+    assert whole["finish_reason"] == "stop" and json.loads(whole["text"])
 
 
 def test_without_strict_what_cannot_be_enforced_does_not_count(up: Running) -> None:

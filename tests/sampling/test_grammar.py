@@ -158,7 +158,8 @@ CONSTRAINTS = st.builds(
     st.none() | st.integers(0, 10**9),
     st.just("</t>"),
     st.just("x</t>"),
-    st.booleans(),
+    most=st.none() | st.integers(1, 10**9),
+    opened=st.booleans(),
 )
 
 

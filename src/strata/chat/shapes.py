@@ -15,8 +15,6 @@ from strata.chat.reasoning import CLOSE, OPEN
 from strata.core.errors import RequestError
 from strata.sampling.constraint import Constraint
 
-ENDING = 256
-"""Tokens in which JSON is closed before the length would cut it."""
 Thinking = Literal["no", "open", "may"]
 """Whether an answer reasons first: not at all, the prompt has begun to, or it may begin itself."""
 
@@ -106,15 +104,14 @@ def constraint(
 ) -> Constraint | None:
     """What a request carries; None when nothing is asked for. A `budget` counts tokens of reasoning.
 
-    JSON of an answer of at most `most` tokens is closed in its last part: half of it, but no more than ENDING.
+    JSON is brought to its end within the `most` tokens that the answer may have.
     """
     budget = None if thinking == "no" else budget
     if shape is None:
         return None if budget is None else Constraint(budget=budget, opened=thinking == "open")
     outer = {"name": "answer", "lark_grammar": "%llguidance {}\n" + _STARTS[thinking] + shape.rules}
     grammar = json.dumps({"grammars": [outer, *shape.others]}, ensure_ascii=False)
-    hurry = None if most is None or not shape.json else most - min(most // 2, ENDING)
-    return Constraint(grammar, budget, hurry=hurry, opened=thinking == "open")
+    return Constraint(grammar, budget, most=most if shape.json else None, opened=thinking == "open")
 
 
 _VALUES = frozenset(("pattern", "$ref", "type", "format"))

@@ -20,8 +20,8 @@ class Constraint:
     """What ends reasoning."""
     closing: str = "\n</think>\n\n"
     """What is written to end it."""
-    hurry: int | None = None
-    """For JSON: from this token of the answer on, what closes strings, lists and objects goes before all else."""
+    most: int | None = None
+    """Tokens of the answer, its stop included, within which it is brought to its end; None: it takes what it takes."""
     opened: bool = True
     """The prompt has begun the reasoning; else the answer does, or has none, by beginning with `open`."""
     open: str = "<think>"
@@ -29,6 +29,8 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.budget is not None and self.budget < 0:
             raise RequestError(f"a budget of reasoning is 0 tokens or more, found {self.budget}", param="mask")
+        if self.most is not None and self.most < 1:
+            raise RequestError(f"an answer has 1 token or more, found most={self.most}", param="mask")
         if not self.close or self.close not in self.closing:
             raise RequestError("what is written to end reasoning must contain its end", param="mask")
 
@@ -46,7 +48,7 @@ def read_constraint(word: str) -> Constraint:
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise ValueError("expected a constraint (base64url of a JSON object)") from error
     texts = (made.grammar, made.close, made.closing, made.open)
-    whole = isinstance(made.budget, int | None) and isinstance(made.hurry, int | None) and isinstance(made.opened, bool)
+    whole = isinstance(made.budget, int | None) and isinstance(made.most, int | None) and isinstance(made.opened, bool)
     if not whole or not all(isinstance(text, str) for text in texts):
         raise ValueError("a constraint has texts and a whole number")
     return made

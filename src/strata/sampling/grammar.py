@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from strata.core.errors import EngineError, RequestError
 from strata.sampling.budget import Budgeted
 from strata.sampling.constraint import Constraint
+from strata.sampling.ending import Closers, flags_of
 from strata.sampling.mask import TokenMask
+from strata.sampling.timely import Ends, TimelyMask, ends_of
 
 KEPT = 64
 """Compiled grammars, the least recently used goes first."""
@@ -58,34 +60,14 @@ class _Wrapped:
         return self._encode(text if isinstance(text, str) else text.decode(errors="replace"))
 
 
-@dataclass(frozen=True, slots=True)
-class Hurry:
-    """Brings JSON to its end in time: which tokens go before all others, from a token of the answer on."""
-
-    after: int
-    letters: NDArray[np.bool_]
-    """Where one of these is allowed, a string is open: they are part of no number, and begin no true, false or null."""
-    inside: Sequence[NDArray[np.bool_]]
-    """Within a string: of what is allowed, the first of these sets that is not empty."""
-    outside: Sequence[NDArray[np.bool_]]
-    """The same elsewhere."""
-
-    def of(self, allowed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """What goes before the rest of `allowed`."""
-        sets = self.inside if (allowed & self.letters).any() else self.outside
-        return next((both for each in sets if (both := allowed & each).any()), allowed)
-
-
 class GrammarMask:
     """A TokenMask by a compiled grammar."""
 
-    def __init__(self, matcher: LLMatcher, stops: frozenset[int], size: int, hurry: "Hurry | None" = None) -> None:
+    def __init__(self, matcher: LLMatcher, stops: frozenset[int], size: int) -> None:
         """`size`: ids of the vocabulary; `matcher` is this mask's own."""
         self._matcher = matcher
         self._stops = stops
         self._size = size
-        self._hurry = hurry
-        self._made = 0
         self._ended = 0
         """Tokens from the stop on: what comes then is of no matter."""
 
@@ -93,16 +75,12 @@ class GrammarMask:
         """See TokenMask."""
         if self._ended:
             return None
-        bits = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
+        allowed = flags_of(self._matcher.compute_bitmask(), self._size)
         self._check()
-        allowed = np.unpackbits(bits, count=self._size, bitorder="little").view(np.bool_)
-        if self._hurry is None or self._made < self._hurry.after:
-            return allowed
-        return self._hurry.of(allowed)
+        return allowed
 
     def advance(self, token: int) -> None:
         """See TokenMask."""
-        self._made += 1
         if self._ended or token in self._stops:
             self._ended += 1
         elif not self._matcher.consume_token(token):
@@ -111,7 +89,6 @@ class GrammarMask:
 
     def rollback(self, count: int) -> None:
         """See TokenMask."""
-        self._made -= count
         after = min(count, self._ended)
         self._ended -= after
         if count > after:
@@ -137,6 +114,16 @@ class GrammarMask:
             raise EngineError(f"the grammar cannot be followed any further: {self._matcher.get_error()[:300]}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Compiled:
+    """A grammar in the form that masks are made from."""
+
+    matcher: LLMatcher
+    """Never advanced itself."""
+    ends: Ends | None = None
+    """Where an answer was asked to end in time."""
+
+
 class MaskMaker:
     """Masks for the requests of one model. Thread-safe."""
 
@@ -144,24 +131,31 @@ class MaskMaker:
         """`vocabulary` is asked for once, when the first mask is; `size`: logits of a row."""
         self._source = vocabulary
         self._size = size
-        self._known: tuple[Vocabulary, LLTokenizer] | None = None
-        self._closers: tuple[NDArray[np.bool_], Sequence[NDArray[np.bool_]], Sequence[NDArray[np.bool_]]] | None = None
-        self._compiled: OrderedDict[str, LLMatcher] = OrderedDict()
+        self._known: tuple[Vocabulary, LLTokenizer, Closers] | None = None
+        self._compiled: OrderedDict[tuple[str, str], _Compiled] = OrderedDict()
+        """By grammar, and what ends reasoning where ends are known."""
         self._lock = threading.Lock()
 
     def prepare(self, constraint: Constraint) -> None:
         """Compile what is not compiled yet; RequestError when it cannot be."""
         if constraint.grammar:
-            self._matcher(constraint.grammar)
+            self._grammar(constraint)
+
+    def short_answer(self, constraint: Constraint) -> Sequence[int] | None:
+        """Tokens of a short answer to what has to end in time; None: none was found."""
+        ends = self._grammar(constraint).ends
+        return None if ends is None else ends.first
 
     def make(self, constraint: Constraint) -> TokenMask:
         """A mask at the beginning of an answer; RequestError when the grammar cannot be compiled."""
-        vocabulary, _ = self._vocabulary()
+        vocabulary = self._vocabulary()[0]
         inner: TokenMask | None = None
         if constraint.grammar:
-            matcher = self._matcher(constraint.grammar).deep_copy()
-            hurry = None if constraint.hurry is None else self._ending(vocabulary, constraint.hurry)
-            inner = GrammarMask(matcher, frozenset(vocabulary.stops), self._size, hurry)
+            compiled = self._grammar(constraint)
+            matcher = compiled.matcher.deep_copy()
+            inner = GrammarMask(matcher, frozenset(vocabulary.stops), self._size)
+            if compiled.ends is not None and constraint.most is not None:
+                inner = TimelyMask(inner, matcher, compiled.ends, constraint.most)
         if constraint.budget is None:
             if inner is None:
                 raise RequestError("a constraint has a grammar, a budget, or both", param="mask")
@@ -169,42 +163,28 @@ class MaskMaker:
         closing = vocabulary.encode(constraint.closing)
         return Budgeted(inner, constraint, closing, vocabulary.pieces, self._size)
 
-    def _ending(self, vocabulary: Vocabulary, after: int) -> Hurry:
-        """First the end itself, then what closes something, then what separates."""
-        if self._closers is None:
-            sets = np.zeros((5, self._size), dtype=np.bool_)
-            letters, ends, brackets, quotes, separators = sets
-            ends[list(vocabulary.stops)] = True
-            for token, piece in enumerate(vocabulary.pieces):
-                if token in vocabulary.control or not piece:
-                    continue
-                letters[token] = len(piece) == 1 and piece.isalpha() and piece not in b"tfneE"
-                brackets[token] = not piece.strip(b"]}")
-                quotes[token] = piece == b'"'
-                separators[token] = piece in (b",", b":")
-            self._closers = letters, (quotes,), (ends, brackets, quotes, separators)
-        return Hurry(after, *self._closers)
-
-    def _vocabulary(self) -> tuple[Vocabulary, LLTokenizer]:
+    def _vocabulary(self) -> tuple[Vocabulary, LLTokenizer, Closers]:
         with self._lock:
             if self._known is None:
                 vocabulary = self._source()
                 wrapped: Any = _Wrapped(vocabulary)
-                self._known = vocabulary, LLTokenizer(wrapped, eos_token=list(vocabulary.stops))
+                closers = Closers(vocabulary.pieces, vocabulary.control, vocabulary.stops, self._size)
+                self._known = vocabulary, LLTokenizer(wrapped, eos_token=list(vocabulary.stops)), closers
             return self._known
 
-    def _matcher(self, grammar: str) -> LLMatcher:
-        """The compiled grammar, which is never advanced itself."""
-        _, tokenizer = self._vocabulary()
+    def _grammar(self, constraint: Constraint) -> _Compiled:
+        vocabulary, tokenizer, closers = self._vocabulary()
+        key = constraint.grammar, "" if constraint.most is None else constraint.closing
         with self._lock:
-            if grammar in self._compiled:
-                self._compiled.move_to_end(grammar)
-                return self._compiled[grammar]
-        matcher = LLMatcher(tokenizer, grammar, log_level=0, limits=limits())
+            if key in self._compiled:
+                self._compiled.move_to_end(key)
+                return self._compiled[key]
+        matcher = LLMatcher(tokenizer, constraint.grammar, log_level=0, limits=limits())
         if matcher.is_error():
             raise RequestError(f"the grammar cannot be compiled: {matcher.get_error()[:600]}", param="mask")
+        ends = None if constraint.most is None else ends_of(constraint, matcher, closers, vocabulary.encode)
         with self._lock:
-            self._compiled[grammar] = matcher
+            self._compiled[key] = _Compiled(matcher, ends)
             while len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
-        return matcher
+            return self._compiled[key]

@@ -15,7 +15,7 @@ from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
-from strata.server.formats import Format
+from strata.server.formats import Format, check_length
 from strata.server.job import Job
 from strata.server.served import ServedModel
 from strata.server.thinking import source_of
@@ -56,7 +56,8 @@ async def jobs_of(ask: Ask, served: ServedModel, engine: EngineProcess) -> list[
     dialect = _dialect(ask, served)
     options = replace(ask.options, tools=[tool.written() for tool in box.tools]) if box.tools else ask.options
     prompt = await asyncio.to_thread(conversation.prompt, ask.turns, options)
-    asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect)}
+    room = max(1, engine.require_ready().context - len(prompt.tokens))
+    asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect, room)}
     if asked["constraint"] is not None and ask.ignore_end:
         raise ApiError(400, "ignore_eos cannot be combined with a form of the answer", "ignore_eos", "invalid_value")
     ends = () if ask.ignore_end else conversation.tokenizer.stop_ids
@@ -94,20 +95,26 @@ def _dialect(ask: Ask, served: ServedModel) -> ToolDialect | None:
     return dialect
 
 
-async def _constraint(ask: Ask, served: ServedModel, prompt: Prompt, dialect: ToolDialect | None) -> Constraint | None:
-    """What the answer has to look like from its first token on; 400 when it cannot be compiled."""
+async def _constraint(
+    ask: Ask, served: ServedModel, prompt: Prompt, dialect: ToolDialect | None, room: int
+) -> Constraint | None:
+    """What the answer has to look like from its first token on, in a context that has `room` for so many; 400 when it
+    cannot be compiled, or is longer than it may be.
+    """
     shape = None if ask.form is None else ask.form.shape
     if dialect is not None:
         shape = _with_tools(ask.toolbox, shape, dialect)
     thinking = thinking_after(prompt, served.conversation)
-    made = constraint(shape, thinking, ask.budget, ask.max_new)
+    most = room if ask.max_new is None else ask.max_new
+    made = constraint(shape, thinking, ask.budget, most)
     if made is None or not made.grammar:
         return made
-    complaint = await served.grammars.complaint(made.grammar)
-    if complaint and ask.form is not None and not ask.toolbox.forced():
-        raise ask.form.refused(complaint)
-    if complaint:
-        raise ApiError(400, f"tools: {' '.join(complaint.split())[:600]}", "tools", "invalid_schema")
+    checked = await served.grammars.check(made)
+    if checked.complaint and ask.form is not None and not ask.toolbox.forced():
+        raise ask.form.refused(checked.complaint)
+    if checked.complaint:
+        raise ApiError(400, f"tools: {' '.join(checked.complaint.split())[:600]}", "tools", "invalid_schema")
+    check_length(checked.short, served.conversation.tokenizer, most, ask.names["max_new"])
     return made
 
 

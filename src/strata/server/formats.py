@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from strata.chat.shapes import Shape, of_grammar, of_regex, of_schema, place_of
+from strata.chat.tokenizer import Tokenizer
 from strata.core.errors import RequestError
 from strata.server.errors import ApiError
 
@@ -23,6 +24,14 @@ class Format:
         place = place_of(self.schema, complaint) if self.schema is not None else ""
         where = f"{self.field}.{place}" if place else self.field
         return ApiError(400, f"{where}: {' '.join(complaint.split())[:600]}", where, "invalid_schema")
+
+
+def check_length(short: str | None, tokenizer: Tokenizer, most: int, field: str) -> None:
+    """400, in the name of the `field` that says so, when a short answer has more than the `most` tokens it may have."""
+    needed = 0 if short is None else len(tokenizer.encode(short)) + 1
+    if needed > most:
+        why = f"{field}: the shortest answer of this form takes about {needed} tokens, {most} may come"
+        raise ApiError(400, why, field, "invalid_value")
 
 
 def of_schema_field(field: str, schema: Any, strict: bool) -> Format:

@@ -17,7 +17,7 @@ from strata.server.dialect import Work
 from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import CommonFields, answer_tokens, choices, form_of, include_usage, sampling, stops, terms
-from strata.server.formats import Format
+from strata.server.formats import Format, check_length
 from strata.server.job import Job
 from strata.server.logprobs import LOWEST
 from strata.server.served import ServedModel
@@ -49,7 +49,10 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     with_usage = include_usage(fields)
     prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
     writer = CompletionWriter(served, fields, int(time.time()), with_usage)
-    jobs = jobs_of(fields, prompts, served, engine, await constraint_of(form_of(fields), served, fields.max_tokens))
+    most = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
+    room = max(1, engine.require_ready().context - max(map(len, prompts)))
+    must = await constraint_of(form_of(fields), served, room if most is None else most)
+    jobs = jobs_of(fields, prompts, served, engine, must)
     return Work(jobs, writer, fields.stream)
 
 
@@ -70,11 +73,14 @@ def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int
     return prompts
 
 
-async def constraint_of(form: Format | None, served: ServedModel, most: int | None) -> Constraint | None:
-    """What the answer has to look like; 400 when it cannot be compiled."""
+async def constraint_of(form: Format | None, served: ServedModel, most: int) -> Constraint | None:
+    """What an answer of at most `most` tokens has to look like; 400 when it cannot be compiled, or is too long."""
     made = None if form is None else constraint(form.shape, "no", None, most)
-    if form is not None and made is not None and (complaint := await served.grammars.complaint(made.grammar)):
-        raise form.refused(complaint)
+    if form is not None and made is not None:
+        checked = await served.grammars.check(made)
+        if checked.complaint:
+            raise form.refused(checked.complaint)
+        check_length(checked.short, served.conversation.tokenizer, most, "max_tokens")
     return made
 
 

@@ -1,0 +1,147 @@
+"""How an answer of a grammar can be brought to its end from any state, in few tokens: JSON above all."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from llguidance import LLMatcher
+from numpy.typing import NDArray
+
+Flags = NDArray[np.bool_]
+SEARCHED = 40
+"""States that are looked at for the way out of a string with a pattern, or of a number."""
+_LIKELY = "0a.A-:/@_"
+"""Where many characters may come, these stand for their kind."""
+
+
+class Closers:
+    """Tokens of a vocabulary by what they do to JSON."""
+
+    def __init__(self, pieces: Sequence[bytes], control: frozenset[int], stops: Sequence[int], size: int) -> None:
+        """`pieces`: the bytes of every token; `size`: ids of the vocabulary."""
+        flags = np.zeros((5, size), dtype=np.bool_)
+        self.letters, self.brackets, self.quotes, self.separators, self.structural = flags
+        self.lengths = np.zeros(size, dtype=np.int64)
+        """Bytes, of tokens that are plain words."""
+        self.single: dict[str, int] = {}
+        """Printable ASCII characters."""
+        self.stops = frozenset(stops)
+        self.pieces = pieces
+        for token, piece in enumerate(pieces):
+            if token in control or not piece:
+                continue
+            self.letters[token] = len(piece) == 1 and piece.isalpha() and piece not in b"tfneE"
+            self.brackets[token] = not piece.strip(b"]}")
+            self.quotes[token] = piece == b'"'
+            self.separators[token] = piece in (b",", b":")
+            self.structural[token] = any(mark in piece for mark in b'{}[],:"')
+            self.lengths[token] = len(piece) if piece.isalnum() and piece.isascii() else int(len(piece) == 1)
+            if len(piece) == 1 and 32 <= piece[0] < 127:
+                self.single[piece.decode()] = token
+        self.exits = self.brackets | self.quotes | self.separators
+        """What ends a value, or begins the next thing after one."""
+
+
+@dataclass(slots=True)
+class _Walk:
+    """A way that is being gone: a matcher of its own, and the tokens so far."""
+
+    matcher: LLMatcher
+    made: list[int] = field(default_factory=list)
+
+    def go(self, tokens: Sequence[int]) -> bool:
+        """Whether the grammar went along."""
+        self.made += tokens
+        return self.matcher.consume_tokens(list(tokens))
+
+
+class ShortestEnd:
+    """Finds short ways to an end of one grammar's answers. The same state always gives the same way."""
+
+    def __init__(self, closers: Closers, names: Sequence[Sequence[int]], closing: Sequence[int]) -> None:
+        """`names`: of members that objects must have, up to their closing quote; `closing`: what ends reasoning."""
+        self._closers = closers
+        self._names = sorted(names, key=len)
+        self._closing = closing
+
+    def path(self, matcher: LLMatcher, limit: int) -> tuple[int, ...] | None:
+        """Tokens from the state of `matcher`, which stays there, to one in which the answer may end; None: no such way
+        was found within `limit` tokens.
+        """
+        walk = _Walk(matcher.deep_copy())
+        known: dict[bytes, Sequence[int]] = {}
+        while len(walk.made) <= limit:
+            if walk.matcher.is_error():
+                return None
+            if walk.matcher.is_accepting():
+                return tuple(walk.made)
+            tokens = walk.matcher.compute_ff_tokens() or self._choice(walk, known)
+            if not tokens or not walk.go(tokens):
+                return None
+        return None
+
+    def _fits(self, walk: _Walk, tokens: Sequence[int]) -> bool:
+        return bool(tokens) and walk.matcher.validate_tokens(list(tokens)) == len(tokens)
+
+    def _choice(self, walk: _Walk, known: dict[bytes, Sequence[int]]) -> Sequence[int]:
+        """What to write where several tokens may come; none: there is nothing."""
+        closers = self._closers
+        if self._fits(walk, self._closing):
+            return self._closing
+        seen = walk.matcher.compute_bitmask()
+        allowed = flags_of(seen, closers.letters.size)
+        inside = bool((allowed & closers.letters).any())
+        for each in (closers.quotes,) if inside else (closers.brackets, closers.quotes, closers.separators):
+            if (both := allowed & each).any():
+                return [int(np.argmax(np.where(both, closers.lengths, -1)))]
+        if inside:
+            name = next((name for name in self._names if self._fits(walk, name)), None)
+            if name is not None:
+                return name
+        if seen not in known:
+            known[seen] = self._way_out(walk.matcher, closers.quotes if inside else closers.exits)
+        if known[seen]:
+            return known[seen]
+        longest = np.where(allowed, closers.lengths, -1)
+        longest[list(closers.stops)] = -1
+        token = int(np.argmax(longest))
+        return [token] if longest[token] >= 0 else []
+
+    def _way_out(self, matcher: LLMatcher, exits: Flags) -> Sequence[int]:
+        """The fewest characters after which one of `exits` may come, or the end; none where all look the same."""
+        left: deque[tuple[LLMatcher, list[int]]] = deque([(matcher, [])])
+        seen = {matcher.compute_bitmask()}
+        for _ in range(SEARCHED):
+            if not left:
+                break
+            state, made = left.popleft()
+            for token in self._likely(flags_of(state.compute_bitmask(), exits.size)):
+                ahead = state.deep_copy()
+                if not ahead.consume_token(token):
+                    continue
+                bits = ahead.compute_bitmask()
+                if ahead.is_error():
+                    continue
+                if ahead.is_accepting() or (flags_of(bits, exits.size) & exits).any():
+                    return [*made, token]
+                if bits not in seen:
+                    seen.add(bits)
+                    left.append((ahead, [*made, token]))
+        return []
+
+    def _likely(self, allowed: Flags) -> list[int]:
+        """Single characters to try: all where they are few, else some of each kind."""
+        found = [(letter, token) for letter, token in self._closers.single.items() if allowed[token]]
+        if len(found) > 2 * len(_LIKELY):
+            found = [(letter, token) for letter, token in found if letter in _LIKELY]
+        return [token for letter, token in sorted(found, key=lambda item: _order(item[0]))]
+
+
+def _order(letter: str) -> tuple[int, str]:
+    return (_LIKELY.index(letter) if letter in _LIKELY else len(_LIKELY), letter)
+
+
+def flags_of(bits: bytes, size: int) -> Flags:
+    """[size], True for the tokens of a matcher's bitmask."""
+    return np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=size, bitorder="little").view(np.bool_)
