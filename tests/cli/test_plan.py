@@ -1,13 +1,21 @@
 """`strata plan` and `strata calibrate`."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from strata.assemble import load
+from strata.checkpoint.gguf import open_gguf
 from strata.checks import measured
 from strata.checks.facts import processor
 from strata.cli.main import run
+from strata.convert.shapes import shape_of
+from strata.convert.synth import synth
+from strata.convert.types import Types
+from strata.core.log import Level, Log
+from strata.plan.wishes import Wishes
 from strata.quant.formats import FORMATS
 
 
@@ -90,3 +98,49 @@ def test_rates_of_another_processor_are_dropped(tmp_path: Path) -> None:
     assert measured.Measured(tmp_path, 2, "portable").here == {}
     (tmp_path / "rates.json").write_text("{")
     assert measured.Measured(tmp_path, 2, "portable").here == {}
+
+
+def headers_only(model: Path, target: Path) -> Path:
+    """A copy whose weights are holes of a sparse file: whatever reads them finds zeros."""
+    with open_gguf(model) as file:
+        start = min(ref.offset for ref in file.tensors.values())
+    with model.open("rb") as source, target.open("wb") as copy:
+        copy.write(source.read(start))
+        copy.truncate(model.stat().st_size)
+    return target
+
+
+def test_a_plan_needs_headers_only_and_is_the_one_of_the_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """O-106: what does not fit is known after the weights were loaded only."""
+    known(tmp_path)
+    model = tmp_path / "m.gguf"
+    synth(model, shape_of("qwen3next", "tiny", None, 300), Types("Q4_K"), 3, 0.0, lambda *_: None)
+    hollow = headers_only(model, tmp_path / "hollow.gguf")
+    assert hollow.read_bytes() != model.read_bytes()
+    flags = [
+        "--device",
+        "emulator",
+        "--ctx-size",
+        "256",
+        "--parallel",
+        "2",
+        "--state-ram-gib",
+        "0.1",
+        "--vram-gib",
+        "0.0001",
+    ]
+    found = planned(tmp_path, capsys, str(hollow), *flags)
+    whole = planned(tmp_path, capsys, str(model), *flags)
+    assert found["places"] == whole["places"] and found["bytes"] == whole["bytes"]
+    settings = found["settings"]
+    assert isinstance(settings, dict)
+    budget = Wishes(ctx_size=256, parallel=2, state_ram_gib=0.1, vram_gib=0.0001)
+    wishes = replace(budget, device="emulator", threads=2, isa="portable", cache_dir=str(tmp_path))
+    started = {choice.name: choice.value for choice in load(str(model), wishes, Log(Level.ERROR)).plan.choices}
+    same = started.keys() & settings.keys()
+    assert {"context", "slots", "pages", "vram_mib"} & same
+    assert {name: settings[name]["value"] for name in same} == {name: started[name] for name in same}
+    flags[-1] = "0"
+    assert planned(tmp_path, capsys, str(hollow), *flags)["places"] != found["places"]

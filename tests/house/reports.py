@@ -68,8 +68,9 @@ DIALECTS: Mapping[str, str] = {
 
 UX: Mapping[str, str] = {
     "O-105": "while the model loads, the port is closed, or requests hang or are answered as if it were there",
+    "O-106": "weights are loaded for a minute, and only then it is said that the rest does not fit",
 }
-"""What people meet first; the class is not done."""
+"""What people meet first."""
 
 REPORTS: Mapping[str, str] = {**CONCURRENCY, **PROMPT_CACHE, **DIALECTS, **UX}
 """All that are held to a test; a class that is done is added here."""

@@ -65,9 +65,9 @@ def states_of(found: Prospect) -> int:
 
 
 def arena_of(found: Prospect) -> int:
-    """Bytes of VRAM that experts get behind weights and conversations."""
+    """Bytes of VRAM that experts get behind weights and conversations; UsageError for more than there is."""
     left = (found.vram_bytes or 0) - found.sizes.dense - states_of(found)
-    return choose_arena(left, found.sizes.experts, None, None)[0]
+    return choose_arena(left, found.sizes.experts, found.wishes.vram_gib, found.wishes.vram_reserve_mib)[0]
 
 
 def rates_of(found: Prospect) -> dict[str, float]:

@@ -42,6 +42,7 @@ class Prospect:
     architecture: str
     layers: int
     sizes: Sizes
+    wishes: Wishes
     plan: Plan
     machine: Machine
     work: Work
@@ -80,6 +81,7 @@ def prospect(path: Path, wishes: Wishes, told: Told, again: bool = False) -> Pro
             shape.architecture,
             shape.layers,
             sizes,
+            wishes,
             replace(plan, choices=(*plan.choices, *choices)),
             machine,
             work,
