@@ -14,17 +14,21 @@ def make_log(wishes: Wishes, heard: Callable[[str, int, int], None] | None = Non
 
 
 def figures(done: Done) -> str:
-    """One line: prompt tokens, their speed, answer tokens, their speed, seconds."""
+    """One line: the prompt's tokens and how fast they were read, the first token, the answer's, drafts, seconds."""
     counts = done.counts
     read = counts.prompt - counts.reused
     parts = [f"prompt {counts.prompt} tokens"]
     if counts.reused:
-        parts.append(f"{counts.reused} of them held already")
+        parts.append(f"{counts.reused} of them cached")
     if counts.prompt_s:
         parts.append(f"{read / counts.prompt_s:.1f} tok/s")
+    if counts.generated:
+        parts.append(f"first token after {counts.queue_s + counts.prompt_s:.2f} s")
     parts.append(f"answer {counts.generated} tokens")
     if counts.decode_s and counts.generated > 1:
         parts.append(f"{(counts.generated - 1) / counts.decode_s:.1f} tok/s")
+    if counts.drafted:
+        parts.append(f"{counts.accepted} of {counts.drafted} drafts right")
     parts.append(f"{counts.queue_s + counts.prompt_s + counts.decode_s:.2f} s")
     return ", ".join(parts)
 

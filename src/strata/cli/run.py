@@ -12,8 +12,10 @@ from strata.chat.conversation import Conversation, Prompt, TemplateOptions, Turn
 from strata.chat.defaults import defaults_from, recommended
 from strata.chat.events import Done, Event, ReasoningDelta, TextDelta
 from strata.chat.reader import Reading
+from strata.cli.arguments import ModelArgument
 from strata.cli.flags import Given, with_settings
 from strata.cli.output import figures, make_log, note, say
+from strata.cli.piped import prompt_of
 from strata.cli.talk import Talker
 from strata.core.errors import UsageError
 from strata.plan.wishes import Wishes
@@ -22,8 +24,13 @@ from strata.plan.wishes import Wishes
 @with_settings(Wishes)
 def run(
     given: Given,
-    model: Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")] = None,
-    prompt: Annotated[str, typer.Option("--prompt", "-p", metavar="TEXT", help="The prompt; - reads stdin.")] = "",
+    model: ModelArgument = None,
+    prompt: Annotated[
+        str, typer.Option("--prompt", "-p", metavar="TEXT", help="The prompt; - or none: what a pipe brings.")
+    ] = "",
+    no_stdin: Annotated[
+        bool, typer.Option("--no-stdin", help="Leave a pipe unread; else its text goes before the prompt, as context.")
+    ] = False,
     raw: Annotated[bool, typer.Option("--raw", help="The prompt as it stands, without the chat template.")] = False,
     system: Annotated[str, typer.Option("--system", metavar="TEXT", help="A system message before it.")] = "",
     think: Annotated[
@@ -32,11 +39,14 @@ def run(
     stop: Annotated[
         list[str] | None, typer.Option("--stop", metavar="TEXT", help="Ends the answer; repeat it.")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The answer and its figures as one JSON object.")] = False,
 ) -> None:
-    """Answer one prompt: the answer goes to stdout, reasoning and figures to stderr."""
+    """Answer one prompt: the answer goes to stdout, reasoning and figures to stderr.
+
+    What a pipe or a file brings on stdin is read with the prompt, as its context.
+    """
     wishes = given.resolve(Wishes)
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = prompt_of(prompt, no_stdin)
     if not text:
         raise UsageError("no prompt", hint="give one with -p TEXT, or -p - to read it from stdin")
     if raw and (system or think is not None):
@@ -98,5 +108,8 @@ def show_json(events: Iterable[Event]) -> None:
         "answer_tokens": done.tokens,
         "prompt_s": counts.prompt_s,
         "answer_s": counts.decode_s,
+        "first_token_s": counts.queue_s + counts.prompt_s,
+        "drafted_tokens": counts.drafted,
+        "accepted_tokens": counts.accepted,
     }
     say(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
