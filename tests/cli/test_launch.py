@@ -41,6 +41,14 @@ def shown(capsys: pytest.CaptureFixture[str], agent: str, url: str, *words: str)
     return shlex.split(capsys.readouterr().out)
 
 
+def test_what_would_be_started_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with a_server() as url:
+        assert run(["launch", "claude", "--url", url, "--json", "--", "-p", "hi"], {}) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["command"] == ["claude", "-p", "hi"]
+    assert found["environment"]["ANTHROPIC_BASE_URL"] == url
+
+
 def test_what_agents_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     with a_server() as url:
         words = shown(capsys, "claude", url, "--", "-p", "hi")

@@ -235,6 +235,13 @@ def test_alone_it_shows_help_and_sets_nothing_up(tmp_path: Path) -> None:
     assert not (fresh.root / ".venv").exists()
 
 
+def test_a_tab_sets_nothing_up(tmp_path: Path) -> None:
+    fresh = Checkout(tmp_path)
+    asked = fresh.start("--complete", "bash", "strata se")
+    assert (asked.returncode, asked.stdout, asked.stderr) == (0, "", "")
+    assert not (fresh.root / ".venv").exists()
+
+
 def test_a_wrong_python_without_a_better_one_is_named(bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bootstrap, "SUPPORTED", ((3, 99),))
     with pytest.raises(bootstrap.SetupError, match=r"Python 3\.11, 3\.12 or 3\.13 is needed: python3 is 3\.\d+"):

@@ -144,7 +144,9 @@ def test_the_commands(fake: FakeHub, tmp_path: Path) -> None:
         refused = strata("rm", "org/tiny")
         assert refused.returncode == 2
         assert "say --yes" in refused.stderr
-        assert strata("rm", "org/tiny", "--yes").returncode == 0
+        again = json.loads(strata("pull", "org/tiny:Q8_0", "--json").stdout)
+        assert again == {"name": "org/tiny:Q8_0", "path": pulled.stdout.strip(), "downloaded": False}
+        assert json.loads(strata("rm", "org/tiny", "--yes", "--json").stdout)["freed_bytes"] >= 2000
         assert json.loads(strata("list", "--json").stdout)["models"] == []
 
 

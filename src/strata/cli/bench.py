@@ -12,19 +12,8 @@ from strata.checks.facts import facts
 from strata.checks.profile import Profile, profile
 from strata.checks.prompts import drawn_ids, has_tokenizer, reading
 from strata.checks.rates import Bench, Rates, share_of_bytes
-from strata.cli.check import (
-    DeviceName,
-    Isa,
-    Json,
-    KvType,
-    ModelArgument,
-    PromptChunk,
-    RamGib,
-    Threads,
-    VramGib,
-    given,
-    loaded_for,
-)
+from strata.cli.arguments import ModelArgument
+from strata.cli.check import DeviceName, Isa, Json, KvType, PromptChunk, RamGib, Threads, VramGib, given, loaded_for
 from strata.cli.output import note, say
 
 Repeat = Annotated[int, typer.Option("--repeat", min=1, help="Runs that count, after one that warms up.")]

@@ -16,8 +16,9 @@ import strata
 from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, origin
 from strata.checks.versus import LEAST_ROUNDS, Versus
+from strata.cli.arguments import ModelArgument
 from strata.cli.bench_drafts import drafts_ab
-from strata.cli.check import Json, ModelArgument
+from strata.cli.check import Json
 from strata.cli.output import note, say
 from strata.core.errors import StrataError, UsageError
 

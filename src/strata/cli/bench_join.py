@@ -16,9 +16,10 @@ from strata.checks.facts import facts
 from strata.checks.joining import Bed, Joined, Overtaken, join, overtake
 from strata.checks.prompts import reading
 from strata.checks.turning import ANSWER, Turn, Turns
-from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, flag, loaded_for
+from strata.cli.arguments import ModelArgument
+from strata.cli.check import DeviceName, Isa, Json, KvType, Threads, VramGib, loaded_for
 from strata.cli.check_crowd import flags_of
-from strata.cli.flags import Given
+from strata.cli.flags import Given, flag
 from strata.cli.output import note, say
 from strata.engine.engine import EngineSettings
 from strata.engine.scheduler import GRAIN
@@ -29,7 +30,7 @@ from strata.runtime.keeping import OnDisk
 SHORT = 24
 """Tokens of a one-line question."""
 
-MaxGap = Annotated[str | None, flag("max_gap_ms")]
+MaxGap = Annotated[str | None, flag(Wishes, "max_gap_ms")]
 
 
 def join_(
@@ -88,7 +89,7 @@ def turns(
     context: typer.Context,
     model: ModelArgument = None,
     history: Annotated[int, typer.Option("--history", min=64, help="Tokens of the first turn's prompt.")] = 4100,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs.")] = 3,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Runs that count.")] = 3,
     state_dir: Annotated[
         Path | None, typer.Option("--state-dir", metavar="DIR", help="Folder of the files; default: one that goes.")
     ] = None,

@@ -15,7 +15,8 @@ from strata.checks.loading import Load, load, mean
 from strata.checks.serving import Server, memory, served
 from strata.checks.soaked import Soaked, growth_words, steps_words
 from strata.checks.soaking import Soak
-from strata.cli.check import Json, ModelArgument
+from strata.cli.arguments import ModelArgument
+from strata.cli.check import Json
 from strata.cli.output import note, say
 from strata.cli.progress import progress, telling
 

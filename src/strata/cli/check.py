@@ -18,7 +18,8 @@ from strata.checks.perplexity import Perplexity, encode_text, perplexities
 from strata.checks.prompts import check_prompts
 from strata.checks.tiers import NAME as TIERS
 from strata.checks.tiers import Tiers
-from strata.cli.flags import Given
+from strata.cli.arguments import ModelArgument
+from strata.cli.flags import Given, flag
 from strata.cli.output import make_log, note, say
 from strata.core.errors import UsageError
 from strata.experts.placing import side_of
@@ -26,7 +27,6 @@ from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.plan.pool import page_count
-from strata.plan.setting import flag_of, settings_of
 from strata.plan.wishes import Wishes
 
 LONGEST, STEPS = 384, 24
@@ -34,25 +34,13 @@ LONGEST, STEPS = 384, 24
 
 SLOTS = 4
 
-ModelArgument = Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")]
-
-
-def flag(name: str) -> typer.models.OptionInfo:
-    """The flag of one engine setting."""
-    rule = settings_of(Wishes)[name]
-    option: typer.models.OptionInfo = typer.Option(
-        flag_of(name), metavar=rule.metavar, help=rule.help, show_default=False
-    )
-    return option
-
-
-Threads = Annotated[str | None, flag("threads")]
-Isa = Annotated[str | None, flag("isa")]
-KvType = Annotated[str | None, flag("kv_type")]
-PromptChunk = Annotated[str | None, flag("prompt_chunk")]
-DeviceName = Annotated[str | None, flag("device")]
-VramGib = Annotated[str | None, flag("vram_gib")]
-RamGib = Annotated[str | None, flag("ram_gib")]
+Threads = Annotated[str | None, flag(Wishes, "threads")]
+Isa = Annotated[str | None, flag(Wishes, "isa")]
+KvType = Annotated[str | None, flag(Wishes, "kv_type")]
+PromptChunk = Annotated[str | None, flag(Wishes, "prompt_chunk")]
+DeviceName = Annotated[str | None, flag(Wishes, "device")]
+VramGib = Annotated[str | None, flag(Wishes, "vram_gib")]
+RamGib = Annotated[str | None, flag(Wishes, "ram_gib")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object per line.")]
 
 
@@ -156,7 +144,7 @@ def verdict_json(verdict: Verdict, broken: bool, loaded: Loaded) -> str:
 
 def perplexity(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A .gguf file or folder.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="A .gguf file or folder, or org/name[:QUANT].")],
     text: Annotated[Path, typer.Option("--text", metavar="FILE", help="The text, UTF-8.")],
     ctx: Annotated[int, typer.Option("--ctx", min=2, help="Tokens per chunk.")] = 512,
     chunks: Annotated[int | None, typer.Option("--chunks", min=1, help="Chunks at most; all when left out.")] = None,

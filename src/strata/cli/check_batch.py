@@ -15,7 +15,8 @@ from strata.checks.prompts import check_prompts, reading
 from strata.checks.rehearsed import Rehearsed
 from strata.checks.runners import forgetful, keeping, spoil
 from strata.checks.watched import Watched, harmless
-from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, loaded_for
+from strata.cli.arguments import ModelArgument
+from strata.cli.check import DeviceName, Isa, Json, KvType, Threads, VramGib, loaded_for
 from strata.cli.check_crowd import conclude, flags_of
 from strata.cli.output import note, say
 from strata.cli.progress import progress, telling

@@ -18,7 +18,8 @@ from strata.checks.facts import facts
 from strata.checks.interleave import CHUNK, STREAMS, Interleave
 from strata.checks.parking import Parking
 from strata.checks.prompts import check_prompts, reading
-from strata.cli.check import DeviceName, Isa, Json, KvType, ModelArgument, Threads, VramGib, given, loaded_for
+from strata.cli.arguments import ModelArgument
+from strata.cli.check import DeviceName, Isa, Json, KvType, Threads, VramGib, given, loaded_for
 from strata.cli.output import note, say
 from strata.cli.progress import progress
 from strata.core.log import Level, Log

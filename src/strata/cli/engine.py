@@ -4,12 +4,13 @@ import faulthandler
 import io
 import os
 import sys
-from typing import Annotated, TextIO
+from typing import TextIO
 
 import typer
 
 from strata.assemble import load
 from strata.chat.tokenizer import load_tokenizer
+from strata.cli.arguments import ModelArgument
 from strata.cli.flags import Given, with_settings
 from strata.cli.output import make_log
 from strata.core.errors import StrataError
@@ -43,7 +44,8 @@ class Percent:
 
 @with_settings(Wishes)
 def engine(
-    given: Given, model: Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")] = None
+    given: Given,
+    model: ModelArgument = None,
 ) -> None:
     """Speak the line protocol: one line each way, token ids only."""
     wishes = given.resolve(Wishes)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from strata.cli.panels import example_of, panel_of
 from strata.core.errors import UsageError
 from strata.plan.setting import Setting, flag_of, settings_of
 from strata.plan.wishes import Wishes
@@ -129,20 +130,33 @@ def with_settings(*groups: type) -> Callable[[Callable[..., None]], Callable[...
 
 
 def _config() -> inspect.Parameter:
-    option = typer.Option("--config", metavar="FILE", help="TOML file with the same names.", show_default=False)
+    text = f"TOML file with settings by the names of their flags. [e.g. {example_of('config')}]"
+    option = typer.Option("--config", metavar="FILE", help=text, show_default=False, rich_help_panel=panel_of("config"))
     return inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str, option])
 
 
 def _flag(group: type, name: str) -> inspect.Parameter:
+    option = flag(group, name)
+    kind: Any = bool | None if settings_of(group)[name].kind == "switch" else str | None
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+
+
+def flag(group: type, name: str) -> typer.models.OptionInfo:
+    """The flag of one setting: its help, its default and a value that one could give."""
     rule = settings_of(group)[name]
     default = next(field.default for field in fields(group) if field.name == name)
-    shown = rule.absent if default is None else default
+    panel = panel_of(name)
     if rule.kind == "switch":
-        option = typer.Option(f"{flag_of(name)}/{flag_of('no_' + name)}", help=rule.help, show_default=False)
-        kind: Any = bool | None
+        names = [f"{flag_of(name)}/{flag_of('no_' + name)}"]
+        text, metavar = f"{rule.help} [default: {'on' if default else 'off'}]", None
     else:
         names = [flag_of(word) for word in (name, *rule.aliases)]
-        text = f"{rule.help} [default: {shown}]" if shown != "" else rule.help
-        option = typer.Option(*names, metavar=rule.metavar, help=text, show_default=False)
-        kind = str | None
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
+        written = f"{default:g}" if isinstance(default, float) else str(default)
+        shown, example = rule.absent if default is None else written, example_of(name)
+        facts = [f"default: {shown}"] if shown else []
+        facts += [f"e.g. {example}"] if example else []
+        text, metavar = f"{rule.help} [{'; '.join(facts)}]" if facts else rule.help, rule.metavar
+    option: typer.models.OptionInfo = typer.Option(
+        *names, metavar=metavar, help=text, show_default=False, rich_help_panel=panel
+    )
+    return option

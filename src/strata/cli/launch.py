@@ -65,11 +65,14 @@ AGENTS: Mapping[str, Callable[[str, str, str], Start]] = {"claude": claude, "cod
 
 def launch(
     context: typer.Context,
-    agent: Annotated[str, typer.Argument(help=f"One of {', '.join(AGENTS)}.")],
+    agent: Annotated[str, typer.Argument(metavar="|".join(AGENTS), help="The agent, which has to be installed here.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Passed on to the agent, after --.")] = None,
-    url: Annotated[str, typer.Option("--url", help="Where the server is.")] = "http://127.0.0.1:8080",
-    api_key: Annotated[str | None, typer.Option("--api-key", help="The server's key, if it has one.")] = None,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where the server is.")] = "http://127.0.0.1:8080",
+    api_key: Annotated[
+        str | None, typer.Option("--api-key", metavar="KEY", help="The server's key, if it has one.")
+    ] = None,
     show: Annotated[bool, typer.Option("--print", help="Show what would be started, and start nothing.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="The same as one JSON object; nothing is started.")] = False,
 ) -> None:
     """Start a coding agent on the model that a running `strata serve` offers."""
     if agent not in AGENTS:
@@ -79,6 +82,9 @@ def launch(
     base = url.rstrip("/").removesuffix("/v1")
     start = AGENTS[agent](base, served_model(base, key), key)
     command = [start.program, *start.arguments, *(arguments or [])]
+    if json_:
+        sys.stdout.write(json.dumps({"command": command, "environment": dict(start.environ)}) + "\n")
+        return
     if show:
         words = [f"{name}={shlex.quote(value)}" for name, value in start.environ.items()]
         sys.stdout.write(" ".join([*words, shlex.join(command)]) + "\n")

@@ -6,82 +6,36 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
 
 from strata import __version__
+from strata.cli.commands import COMMANDS, GROUPS, Command
+from strata.cli.completion import complete
+from strata.cli.pages import build
+from strata.cli.shells import SHELLS, install_completion, shell_named
 from strata.core.errors import StrataError, UsageError
 
 DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes."""
 
 
-class Command(NamedTuple):
-    """Where a command lives."""
-
-    module: str
-    function: str
-    help: str
-
-
-COMMANDS: Mapping[str, Command] = {
-    "serve": Command("strata.cli.serve", "serve", "Serve a model over HTTP (OpenAI's API)."),
-    "run": Command("strata.cli.run", "run", "Answer one prompt."),
-    "chat": Command("strata.cli.chat", "chat", "Chat in the terminal."),
-    "engine": Command("strata.cli.engine", "engine", "The engine alone: its line protocol on stdin and stdout."),
-    "plan": Command(
-        "strata.cli.plan", "plan", "What goes where and why, and how fast it will be; before a download, too."
-    ),
-    "calibrate": Command("strata.cli.plan", "calibrate", "Measure this machine's rates, which plans are made from."),
-    "doctor": Command("strata.cli.doctor", "doctor", "What this machine has, what is missing, and what to do."),
-    "launch": Command("strata.cli.launch", "launch", "Start claude, codex or opencode on a running server."),
-    "pull": Command("strata.cli.models", "pull", "Download a model from the hub: org/name[:QUANT]."),
-    "list": Command("strata.cli.models", "list_", "List the models that were downloaded, or what a repository has."),
-    "rm": Command("strata.cli.models", "rm", "Take a downloaded model away."),
-    "inspect": Command("strata.cli.inspect", "inspect", "Show what is inside a model's files."),
-    "convert": Command("strata.cli.convert", "convert", "Write a safetensors folder as one GGUF file."),
-    "quantize": Command("strata.cli.quantize", "quantize", "Write a model with its matrices in other formats."),
-    "vocab": Command("strata.cli.vocab", "vocab", "Choose the tokens that drafts are made of, from texts."),
-    "synth": Command("strata.cli.synth", "synth", "Write a random model of a published shape, for benchmarks."),
-    "parity": Command("strata.cli.parity", "parity", "Compare a model op by op with a second opinion."),
-    "check equalities": Command("strata.cli.check", "equalities", "Slots, chunks, drafts, snapshots change no bit."),
-    "check batch": Command("strata.cli.check_batch", "batch", "Streams that share steps say what they say alone."),
-    "check interleave": Command(
-        "strata.cli.check_crowd", "interleave", "Prompts are read beside streams, short first."
-    ),
-    "check parking": Command("strata.cli.check_crowd", "parking", "Conversations come back from RAM and disk exactly."),
-    "check early-close": Command("strata.cli.check_crowd", "early_close", "Who leaves frees its slot at once."),
-    "check perplexity": Command("strata.cli.check", "perplexity", "Perplexity of a text, as llama-perplexity has it."),
-    "bench decode": Command("strata.cli.bench", "decode", "Tokens per second of decoding."),
-    "bench prompt": Command("strata.cli.bench", "prompt", "Tokens per second of reading a prompt."),
-    "bench serve": Command("strata.cli.bench_serve", "serve", "Clients against a server: first tokens, gaps, rates."),
-    "bench soak": Command("strata.cli.bench_serve", "soak", "Random load for minutes: nothing lost, wrong or leaked."),
-    "bench join": Command("strata.cli.bench_join", "join_", "Gaps of streams that cold prompts join, and overtaking."),
-    "bench turns": Command("strata.cli.bench_join", "turns", "First tokens of next turns whose history is held."),
-    "bench ab": Command("strata.cli.bench_ab", "ab", "Two settings or two builds in turn, and whether they differ."),
-    "bench kernels": Command("strata.cli.bench_kernels", "kernels", "GB/s and GMAC/s of single kernels."),
-}
-"""A new command is one line here; its name is one word or two."""
+def usage(groups: Mapping[str, Mapping[str, Command]] = GROUPS) -> str:
+    """What `strata --help` prints; with fewer groups, what `strata check --help` does."""
+    width = max(len(name) for group in groups.values() for name in group)
+    lines = ["Usage: strata COMMAND [ARGUMENTS]", "", "Runs Mixture-of-Experts language models larger than the GPU."]
+    for title, group in groups.items():
+        lines += ["", f"{title}:", *(f"  {name.ljust(width)}  {command.help}" for name, command in group.items())]
+    return "\n".join([*lines, "", *CLOSING, ""])
 
 
-def usage() -> str:
-    """What `strata --help` prints."""
-    width = max(map(len, COMMANDS))
-    lines = [f"  {name.ljust(width)}  {command.help}" for name, command in COMMANDS.items()]
-    return "\n".join(
-        [
-            "Usage: strata COMMAND [ARGUMENTS]",
-            "",
-            "Runs Mixture-of-Experts language models larger than the GPU.",
-            "",
-            "Commands:",
-            *lines,
-            "",
-            "strata COMMAND --help shows a command's flags; strata --version the version.",
-            "",
-        ]
-    )
+CLOSING = (
+    "strata COMMAND --help     a command's flags, with examples (strata help COMMAND, too)",
+    "strata --version          the version",
+    "strata --show-completion [bash|zsh|fish]     what a shell needs to complete commands, flags and models",
+    "strata --install-completion [bash|zsh|fish]  the same, put where that shell looks for it",
+)
 
 
 def main() -> None:
@@ -91,26 +45,82 @@ def main() -> None:
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command line; returns the exit code. The environment enters the program here and nowhere else."""
-    first = words[0] if words else "--help"
-    if first in {"--help", "-h", "help"}:
+    if not words:
         sys.stdout.write(usage())
-        return DONE if words else USAGE
-    if first == "--version":
-        sys.stdout.write(f"strata {__version__}\n")
-        return DONE
+        return USAGE
+    first = words[0]
+    if first in TOP:
+        return TOP[first](words[1:], environ)
     pair = " ".join(words[:2])
     name = pair if pair in COMMANDS else first
+    longer = _longer(name)
+    if longer and words[1:] in ([], ["--help"], ["-h"]):
+        sys.stdout.write(usage(longer))
+        return DONE if words[1:] else USAGE
     try:
         function = _find(name)
     except StrataError as error:
         return _report(error)
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    app.command()(_with_exit_codes(function))
+    command = build(_with_exit_codes(function), COMMANDS.get(name, Command("", "", "")))
     try:
-        app(list(words[len(name.split()) :]), prog_name=f"strata {name}", obj=environ)
+        command(list(words[len(name.split()) :]), prog_name=f"strata {name}", obj=environ)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else FAILED
     return DONE
+
+
+def _longer(name: str) -> dict[str, dict[str, Command]]:
+    """The commands of two words that begin with `name`, by group."""
+    found = {
+        title: {other: command for other, command in group.items() if other.startswith(f"{name} ")}
+        for title, group in GROUPS.items()
+    }
+    return {title: group for title, group in found.items() if group}
+
+
+def _help(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """`strata help [COMMAND]` and `strata --help`."""
+    if words and words[0] not in TOP:
+        return run([*words, "--help"], environ)
+    sys.stdout.write(usage())
+    return DONE
+
+
+def _version(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    sys.stdout.write(f"strata {__version__}\n")
+    return DONE
+
+
+def _completion(install: bool, words: Sequence[str], environ: Mapping[str, str]) -> int:
+    try:
+        shell = shell_named(words[0] if words else None, environ)
+        if not install:
+            sys.stdout.write(SHELLS[shell].script)
+            return DONE
+        for line in install_completion(shell, environ):
+            sys.stdout.write(f"{line}\n")
+    except StrataError as error:
+        return _report(error)
+    return DONE
+
+
+def _complete(words: Sequence[str], environ: Mapping[str, str]) -> int:
+    """What a shell's script asks: `--complete SHELL WORDS...`, the last word being the one that is typed."""
+    for line in complete(words[0] if words else "", words[1:]):
+        sys.stdout.write(f"{line}\n")
+    return DONE
+
+
+TOP: Mapping[str, Callable[[Sequence[str], Mapping[str, str]], int]] = {
+    "--help": _help,
+    "-h": _help,
+    "help": _help,
+    "--version": _version,
+    "--show-completion": functools.partial(_completion, False),
+    "--install-completion": functools.partial(_completion, True),
+    "--complete": _complete,
+}
+"""What needs no command."""
 
 
 def _find(name: str) -> Callable[..., Any]:

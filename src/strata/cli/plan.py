@@ -14,6 +14,7 @@ from strata.checks.facts import origin
 from strata.checks.measured import Measured
 from strata.checks.outlook import Outlook, outlook
 from strata.checks.prospect import Prospect, prospect, why
+from strata.cli.arguments import ModelArgument
 from strata.cli.flags import Given, with_settings
 from strata.cli.output import note
 from strata.cli.progress import progress
@@ -31,9 +32,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object instead of t
 @with_settings(Wishes)
 def plan(
     given: Given,
-    model: Annotated[
-        str | None, typer.Argument(help="A .gguf file or folder, org/name[:QUANT] on the hub; none = the demo.")
-    ] = None,
+    model: ModelArgument = None,
     json_: Json = False,
 ) -> None:
     """Show what goes where and why, the speed to expect, and what would help. Nothing is downloaded for it."""

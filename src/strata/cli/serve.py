@@ -7,14 +7,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from strata.chat.conversation import load_conversation
 from strata.chat.defaults import defaults_from, recommended
 from strata.checkpoint.demo import DEMO_NAME
 from strata.checkpoint.locate import open_checkpoint
+from strata.cli.arguments import ModelArgument
 from strata.cli.flags import Given, to_flags, unknown_variables, with_settings
 from strata.cli.output import make_log
 from strata.core.errors import EngineError
@@ -32,9 +30,10 @@ PROGRESS_EVERY_S = 5.0
 
 @with_settings(Wishes, ServerSettings)
 def serve(
-    given: Given, model: Annotated[str | None, typer.Argument(help="A .gguf file or folder; none = the demo.")] = None
+    given: Given,
+    model: ModelArgument = None,
 ) -> None:
-    """Serve a model over HTTP."""
+    """Serve a model over HTTP: OpenAI's and Anthropic's APIs, and a page for a browser at /."""
     wishes, settings = given.resolve(Wishes), given.resolve(ServerSettings)
     log = make_log(wishes)
     warn_of_unknown(given.environ, log)

@@ -82,16 +82,19 @@ class Setting:
             raise self._wrong(source, value)
         return value
 
-    def _wrong(self, source: str, found: object) -> UsageError:
+    @property
+    def values(self) -> str:
+        """What it may be, in words."""
         kinds = {"integer": "a whole number", "number": "a number", "text": "text", "switch": "true or false"}
         expected = f"one of {', '.join(self.choices)}" if self.choices else kinds[self.kind]
         if math.isfinite(self.low) and math.isfinite(self.high):
             expected += f" from {_plain(self.low)} to {_plain(self.high)}"
         elif math.isfinite(self.low):
             expected += f" of {_plain(self.low)} or more"
-        if self.absent or self.word:
-            expected += f", or {self.absent or self.word}"
-        return UsageError(f"{source}: expected {expected}, found {found!r:.60}")
+        return expected + (f", or {self.absent or self.word}" if self.absent or self.word else "")
+
+    def _wrong(self, source: str, found: object) -> UsageError:
+        return UsageError(f"{source}: expected {self.values}, found {found!r:.60}")
 
 
 def _plain(number: float) -> str:

@@ -40,7 +40,8 @@ class Wishes:
     )
     max_gap_ms: int = setting(
         250,
-        "Longest wait of a running stream for its next token while prompts are read (three decode steps, if longer).",
+        "Longest wait of a running stream for its next token while prompts are read, in ms (three decode steps, if "
+        "that is longer).",
         kind="integer",
         low=0,
         high=60_000,
@@ -125,7 +126,8 @@ class Wishes:
     )
     pcie_share: float | None = setting(
         None,
-        "Share of the missing experts that the GPU reads over PCIe, the CPU computes the others; auto = measured.",
+        "Share, 0 to 1, of the missing experts that the GPU reads over PCIe, the CPU computes the others; auto = "
+        "measured.",
         kind="number",
         absent="auto",
         low=0.0,
