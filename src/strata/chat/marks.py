@@ -21,6 +21,8 @@ def marks_of(tokens: Sequence[int], tokenizer: Tokenizer) -> tuple[int, ...]:
     (an opened <think>) is often left out when the turn is no longer the last one.
     """
     ends, openers = frozenset(tokenizer.stop_ids), frozenset(opener_ids(tokenizer))
-    behind = {place + 1 for place, token in enumerate(tokens) if token in ends}
-    before = {place for place, token in enumerate(tokens) if token in openers}
+    either = ends | openers
+    found = [(place, token) for place, token in enumerate(tokens) if token in either]
+    behind = {place + 1 for place, token in found if token in ends}
+    before = {place for place, token in found if token in openers}
     return tuple(sorted((behind | before) - {0, len(tokens)}))

@@ -111,7 +111,8 @@ class Tokenizer:
             text.encode()
         except UnicodeEncodeError as error:
             raise RequestError(f"the text is not valid Unicode: {error.reason} at character {error.start}") from error
-        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        # The fast form keeps no account of where in the text each token was.
+        ids: list[int] = self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids
         if bos and self.bos is not None and ids[:1] != [self.bos]:
             return [self.bos, *ids]
         return ids

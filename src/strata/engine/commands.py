@@ -1,6 +1,7 @@
 """Lines to the engine: parsed into commands, and written from a Request. Pure; protocol.py has the grammar."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -98,8 +99,18 @@ def whole(text: str) -> int:
     return int(text)
 
 
+_WHOLES = re.compile(r"-?[0-9]{1,20}(?: -?[0-9]{1,20})*")
+
+
+def wholes(words: Sequence[str]) -> tuple[int, ...]:
+    """Many whole numbers, a prompt's thousands of ids looked at together; ValueError names one that is none."""
+    if _WHOLES.fullmatch(" ".join(words)):
+        return tuple(map(int, words))
+    return tuple(map(whole, words))
+
+
 def _ids(text: str) -> tuple[int, ...]:
-    return tuple(whole(part) for part in text.split(",")) if text else ()
+    return wholes(text.split(",")) if text else ()
 
 
 def _bias(text: str) -> tuple[tuple[int, float], ...]:
@@ -210,7 +221,7 @@ def _parse_gen(request_id: str, slot: int | None, words: list[str], default_stop
     try:
         max_new = whole(words[0])
         parts, count = _parse_keys(words[1:])
-        tokens = tuple(whole(word) for word in words[1 + count :])
+        tokens = wholes(words[1 + count :])
         parts[""].setdefault("stop_ids", default_stop)
         request = Request(
             id=request_id,
@@ -248,7 +259,7 @@ _ORDERS: Mapping[str, Literal["park", "restore", "save", "clear", "experts"]] = 
 
 def _parse_order(verb: str, words: list[str]) -> Keep:
     try:
-        tokens = tuple(whole(word) for word in words)
+        tokens = wholes(words)
     except ValueError as error:
         raise LineError("-", USAGE, f"{verb}: {error}") from error
     if bool(tokens) != (verb == "RESTORE"):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -56,7 +57,7 @@ def read_fields(
     ignored: Collection[str] = IGNORED,
 ) -> S:
     """`value` as `form`. Unknown fields, and those of `unbuilt` with a value that asks for something, are refused."""
-    known = {field.encode_name for field in msgspec.structs.fields(form)}
+    known = _names(form)
     kept: dict[str, Any] = {}
     for name, item in value.items():
         if name in known:
@@ -75,6 +76,12 @@ def read_fields(
         param = path.group(1) if path and path.group(1) else _missing(text)
         said = _PATH.sub("", text).removesuffix(" - at ").strip()
         raise ApiError(400, f"{param}: {said}" if param else said, param, "invalid_value") from error
+
+
+@cache
+def _names(form: type[msgspec.Struct]) -> frozenset[str]:
+    """The fields of `form`, as they are written."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(form))
 
 
 def _missing(text: str) -> str | None:
