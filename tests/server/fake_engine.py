@@ -32,6 +32,7 @@ DEFAULTS: dict[str, Any] = {
     "context": 512,
     "stop_ids": [0],
     "load_s": 0.0,
+    "load_until": None,  # path of a file that ends the loading, which is at 43% until then
     "fail_load": False,
     "token_s": 0.0,
     "prompt_s": 0.0,
@@ -185,6 +186,9 @@ class Fake:
             with open(self.script["pid"], "w") as file:
                 file.write(str(os.getpid()))
         await asyncio.sleep(self.script["load_s"])
+        while self.script["load_until"] and not os.path.exists(self.script["load_until"]):
+            self.say(format_info(loading="reading the model's file", percent=43))
+            await asyncio.sleep(0.05)
         if self.script["fail_load"]:
             self.say(format_fatal("model.gguf: tensor x is cut short"))
             sys.exit(1)

@@ -33,7 +33,7 @@ def open_page(browser: Browser, url: str, size: str = "desktop", scheme: str = "
     )
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = context.new_page()
-    page.set_default_timeout(8000)
+    page.set_default_timeout(20_000)
     page.on("pageerror", lambda error: faults(page).append(str(error)))
     page.on("console", lambda said: faults(page).append(said.text) if said.type == "error" else None)
     page.goto(url)
@@ -67,7 +67,10 @@ def answer_text(page: Page) -> str:
     return page.locator("li.assistant .markdown").last.inner_text()
 
 
-def shot(page: Page, name: str) -> None:
-    """Keep a picture for people, under build/screenshots."""
+def shot(page: Page, name: str, whole: bool = False) -> None:
+    """Keep a picture for people, under build/screenshots; `whole`: of all that the page scrolls through."""
     SHOTS.mkdir(parents=True, exist_ok=True)
+    if whole and page.viewport_size is not None:
+        height = page.locator(".page").evaluate("p => p.scrollHeight + p.getBoundingClientRect().top")
+        page.set_viewport_size({"width": page.viewport_size["width"], "height": int(height)})
     page.screenshot(path=SHOTS / f"{name}.png")

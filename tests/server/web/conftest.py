@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from server.web.browsing import NOT_FOUND, chromium, launch
 
@@ -14,6 +14,7 @@ def browser() -> Iterator[Browser]:
     path = chromium()
     if path is None:
         pytest.skip(NOT_FOUND)
+    expect.set_options(timeout=20_000)  # a machine that does other things too is slow, and no failure
     with sync_playwright() as playwright:
         started = launch(playwright, path)
         yield started

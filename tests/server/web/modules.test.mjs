@@ -7,6 +7,7 @@ const LIB = new URL("../../../src/strata/server/web/lib/", import.meta.url);
 const { addChunk, emptyAnswer, settle } = await import(new URL("answer.js", LIB));
 const { fileName, fromJson, toJson, toMarkdown } = await import(new URL("export.js", LIB));
 const { ago, bytes, number, percent, plural, seconds } = await import(new URL("format.js", LIB));
+const { hintOf } = await import(new URL("hints.js", LIB));
 const { numSet, numberOf, requestBody } = await import(new URL("settings.js", LIB));
 const { EventReader, events } = await import(new URL("sse.js", LIB));
 
@@ -116,4 +117,12 @@ test("seconds become series of a fixed span", () => {
   assert.deepEqual(logarithmic([null, 700]).ticks, [1, 10, 100, 1000]);
   assert.deepEqual([0, 1, 10, 1000].map(logarithmic([700]).at), [0, 0, 1 / 3, 1]);
   assert.deepEqual(logarithmic([]).ticks, [1, 10, 100]);
+});
+
+test("an error's hint goes by its code, then by its status", () => {
+  assert.match(hintOf({ status: 400, code: "context_length_exceeded" }), /new conversation/);
+  assert.match(hintOf({ status: 429, code: "queue_full" }), /Try again/);
+  assert.match(hintOf({ status: 403, message: "Origin 'http://a' is not allowed" }), /--allow-origin/);
+  assert.equal(hintOf({ status: 403, message: "Host 'x' is not this server's name" }), "");
+  assert.equal(hintOf({ status: 400, code: "invalid_value", message: "top_p: ..." }), "");
 });

@@ -11,7 +11,15 @@ from server.web.browsing import SIZES, answer_text, ask, faults, open_page, shot
 from server.web.proxy import proxied
 from strata.server.settings import ServerSettings
 
-ANSWER = "## Steps\n\n1. One\n2. Two\n\n```python\nprint(1)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n- [x] done"
+LONG_LINE = "print('a line that is longer than any telephone is wide, so that it has to be scrolled', 1, 2, 3)"
+CODE = "\n".join(["def story():", *(f" p({n})" for n in range(30)), f"    {LONG_LINE}"])
+ANSWER = (
+    "## Steps\n\n1. One, with `code` and $x_1 * y_1$\n2. Two\n\n"
+    "| experts | in VRAM | in RAM, read by the GPU | computed by the CPU | used |\n|---|---|---|---|---|\n"
+    "| 288 | 120 | 68 | 100 | 91% |\n| 512 | 256 | 128 | 128 | 87% |\n\n"
+    "$$\n\\sum_{i=1}^{n} w_i * x_i\n$$\n\n> What was said before.\n\n- [x] done\n- [ ] open\n\n"
+    f"```python\n{CODE}\n```\n"
+)
 SERIOUS = {"serious", "critical"}
 
 
@@ -79,7 +87,10 @@ def test_axe_finds_nothing(browser: Browser, server: Running, size: str, scheme:
     expect(page.get_by_role("button", name="What is 17 times 23?")).to_be_visible()
     assert violations(page) == []
     ask(page, "Show me")
+    page.get_by_role("region", name="Messages").evaluate("m => m.scrollTop = 0")
     shot(page, f"chat-{size}-{scheme}")
+    pre = page.locator(".code pre")
+    assert pre.evaluate("p => p.scrollHeight > p.clientHeight"), "long code is scrolled in its own frame"
     page.get_by_role("button", name="More").click()
     page.get_by_role("button", name="Settings").click()
     assert violations(page) == []

@@ -8,12 +8,16 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from server.harness import Running, ids, running
-from server.web.browsing import answer_text, ask, faults, open_page
+from server.web.browsing import answer_text, ask, faults, open_page, shot
 
-CODE = "Here:\n\n```python\nprint(1 < 2)\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nDone."
+CODE = "Here:\n\n```python\nprint(1 < 2)\n```\n\n| a | b |\n|--:|---|\n| 1 | 2 |\n\n3. Done."
 HOSTILE = (
     "<img src=x onerror=alert(1)> <script>alert(2)</script> [x](javascript:alert(3)) "
     "![pixel](https://evil.example/p.png) <b onclick=alert(4)>bold</b>\n\n<form action=https://evil.example><input></form>"
+)
+MATH = (
+    "So $a_1 * b_1 * c_1$ and \\(x_i^2\\) cost $5 or $6 *at most*.\n\n"
+    "$$\n\\sum_{i=1}^n x_i * y_i\n$$\n\n\\[ E = m * c^2 * 1 \\]\n\nEnd."
 )
 ANSWERS = {
     "plain": "Hello **world**, 1 < 2.",
@@ -21,6 +25,7 @@ ANSWERS = {
     "hostile": HOSTILE,
     "thought": "<think>\nLet me see.\n</think>\n\nIt is 4.",
     "long": "word " * 400,
+    "math": MATH,
 }
 SEED = {name: str(number) for number, name in enumerate(ANSWERS)}
 
@@ -74,8 +79,24 @@ def test_code_is_copied_and_tables_are_tables(page: Page) -> None:
     page.locator(".code-copy").click()
     assert page.evaluate("navigator.clipboard.readText()") == "print(1 < 2)"
     expect(page.locator(".markdown td").first).to_have_text("1")
+    expect(page.locator(".markdown td").first).to_have_attribute("align", "right")
+    expect(page.locator(".markdown ol")).to_have_attribute("start", "3")
+    for region in ("python code", "table"):
+        expect(page.get_by_role("region", name=region)).to_have_attribute("tabindex", "0")
     page.locator("li.assistant").get_by_role("button", name="Copy", exact=True).last.click()
     assert page.evaluate("navigator.clipboard.readText()") == CODE
+
+
+def test_formulas_stay_as_they_were_written(page: Page) -> None:
+    choose(page, "math")
+    ask(page, "Math")
+    shown = page.locator(".markdown").last
+    assert shown.locator("span.formula").all_inner_texts() == ["$a_1 * b_1 * c_1$", r"\(x_i^2\)"]
+    assert shown.locator("div.formula").all_inner_texts() == [
+        "$$\n\\sum_{i=1}^n x_i * y_i\n$$",
+        r"\[ E = m * c^2 * 1 \]",
+    ]
+    expect(shown.locator("em")).to_have_text("at most")
 
 
 def test_what_a_model_writes_cannot_act(page: Page) -> None:
@@ -162,6 +183,47 @@ def test_an_error_is_shown_and_can_be_tried_again(page: Page) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Retry").click()
     expect(page.locator(".markdown").last).to_have_text("Hello world, 1 < 2.")
+
+
+def test_a_slash_comes_to_the_message_and_shift_enter_breaks_its_line(page: Page) -> None:
+    question = page.get_by_label("Message", exact=True)
+    page.get_by_role("button", name="New conversation").focus()
+    page.keyboard.press("/")
+    expect(question).to_be_focused()
+    page.keyboard.type("a/b")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("c")
+    expect(question).to_have_value("a/b\nc")
+    question.fill("")
+
+
+def test_a_full_queue_is_said_with_what_to_do(browser: Browser) -> None:
+    with running(busy=True) as up:
+        page = open_page(browser, up.url)
+        page.get_by_label("Message", exact=True).fill("Hi")
+        page.keyboard.press("Enter")
+        failure = page.locator("li.assistant [role=alert]")
+        expect(failure).to_contain_text("64 requests wait already")
+        expect(failure.locator(".hint")).to_have_text("Everybody is waiting. Try again in a moment.")
+        shot(page, "chat-refused-desktop-light")
+        page.context.close()
+
+
+@pytest.mark.parametrize(("size", "scheme"), [("desktop", "dark"), ("phone", "light")])
+def test_a_message_waits_for_the_model_that_loads(browser: Browser, tmp_path: Path, size: str, scheme: str) -> None:
+    loaded = tmp_path / "loaded"
+    with running(wait=False, load_until=str(loaded), answers=[ids("Hello.")]) as up:
+        page = open_page(browser, up.url, size, scheme)
+        expect(page.locator(".start").get_by_role("progressbar", name="Loading")).to_be_visible()
+        expect(page.locator(".server-state")).to_contain_text("loading")
+        shot(page, f"loading-{size}-{scheme}")
+        page.get_by_label("Message", exact=True).fill("Hi")
+        page.get_by_role("button", name="Send").click()
+        expect(page.locator("li.assistant").get_by_text("tiny is loading")).to_be_visible()
+        loaded.touch()
+        expect(page.locator("li.assistant .markdown")).to_have_text("Hello.")
+        assert faults(page) == []
+        page.context.close()
 
 
 def test_history_stays_in_the_browser_and_travels_as_a_file(browser: Browser, server: Running, tmp_path: Path) -> None:

@@ -4,11 +4,12 @@ import { events } from "./lib/sse.js";
 import { Store } from "./lib/store.js";
 import { recall, remember } from "./lib/storage.js";
 
-/** An answer that is an error; `status` 0: the server was not reached. */
+/** An answer that is an error; `status` 0: the server was not reached; `code` is the server's word for it. */
 export class ApiError extends Error {
-  constructor(message, status) {
+  constructor(message, status, code = null) {
     super(message);
     this.status = status;
+    this.code = code;
   }
 }
 
@@ -62,15 +63,16 @@ async function request(path, options = {}) {
   }
   if (response.ok) return response;
   if (response.status === 401) access.ask();
-  throw new ApiError(await reason(response), response.status);
+  throw await errorOf(response);
 }
 
-async function reason(response) {
+async function errorOf(response) {
   const text = await response.text();
   try {
-    return JSON.parse(text).error.message;
+    const { message, code } = JSON.parse(text).error;
+    return new ApiError(message, response.status, code);
   } catch {
-    return `The server answered ${response.status} ${response.statusText}`.trim();
+    return new ApiError(`The server answered ${response.status} ${response.statusText}`.trim(), response.status);
   }
 }
 
@@ -89,7 +91,7 @@ export async function* streamChat(body, signal) {
       continue;
     }
     const chunk = JSON.parse(data);
-    if (chunk.error) throw new ApiError(chunk.error.message, 500);
+    if (chunk.error) throw new ApiError(chunk.error.message, 500, chunk.error.code);
     yield chunk;
   }
   if (!ended) throw new ApiError("The connection ended before the answer did.", 0);

@@ -9,7 +9,7 @@ import { ChatPage } from "./chat/chat.js";
 import { chats } from "./chat/chats.js";
 import { KeyDialog } from "./key_dialog.js";
 import { MonitorPage } from "./monitor/monitor.js";
-import { serverStatus, troubleOf } from "./server_status.js";
+import { isComing, percentOf, serverStatus, troubleOf } from "./server_status.js";
 import { THEMES, setTheme, theme } from "./theme.js";
 
 const PAGES = {
@@ -60,11 +60,18 @@ function skip(event) {
 function State() {
   const { value } = useStore(serverStatus);
   const trouble = troubleOf(serverStatus);
-  const state = trouble ? "trouble" : value ? "ready" : "waiting";
-  const text = trouble || (value ? value.model : "connecting …");
+  const coming = isComing(serverStatus);
+  useEffect(() => (coming ? serverStatus.watch() : undefined), [coming]);
+  const state = trouble ? "trouble" : value && !coming ? "ready" : "starting";
+  const text = trouble || (coming ? comingText(serverStatus) : value ? value.model : "connecting …");
   return html`<span class=${`server-state ${state}`} role="status" title=${text}>
     <span class="visually-hidden">${state === "ready" ? "Model: " : "Server: "}</span><span>${text}</span>
   </span>`;
+}
+
+function comingText(status) {
+  const percent = percentOf(status);
+  return `${status.value.state}${percent === null ? " …" : ` ${Math.round(percent)}%`}`;
 }
 
 function ThemeButton() {

@@ -5,7 +5,10 @@ export function snippets({ base, root, model, key }) {
   return {
     curl: `curl ${base}/chat/completions \\
   -H 'Content-Type: application/json' \\${key ? `\n  -H 'Authorization: Bearer ${key}' \\` : ""}
-  -d '{"model": "${model}", "messages": [{"role": "user", "content": "Hello"}]}'`,
+  -d '{
+    "model": "${model}",
+    "messages": [{"role": "user", "content": "Hello"}]
+  }'`,
     "Python, openai": `from openai import OpenAI
 
 client = OpenAI(base_url="${base}", api_key="${key || "none"}")

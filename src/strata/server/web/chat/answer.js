@@ -1,9 +1,11 @@
 // An answer: folded thinking, markdown, its figures, and what can be done with it.
 
-import { html } from "../html.js";
+import { html, useStore } from "../html.js";
 import { copyWith } from "../lib/clipboard.js";
 import { number, plural, seconds } from "../lib/format.js";
 import { blocks } from "../lib/markdown.js";
+import { Loading } from "../loading.js";
+import { isComing, serverStatus } from "../server_status.js";
 import { useEffect, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 import { Editor } from "./editor.js";
@@ -26,19 +28,33 @@ export function Answer({ conversation, message, index, last }) {
       ${message.reasoning && html`<${Thinking} message=${message} />`}
       ${message.state === "waiting" && html`<${Waiting} />`}
       <${Text} text=${message.content} />
-      ${message.state === "failed" && html`<p class="problem" role="alert">${message.error}</p>`}
+      ${message.state === "failed" && html`<${Failure} message=${message} />`}
       ${!active &&
       html`<div class="actions">
-        <button class="quiet" onClick=${(event) => copyWith(event.target, message.content)}>Copy</button>
+        ${message.content && html`<button class="quiet" onClick=${(event) => copyWith(event.target, message.content)}>Copy</button>`}
         ${last && html`<button class="quiet" onClick=${() => chats.retry(conversation, index)}>Retry</button>`}
-        <button class="quiet edit" disabled=${chats.isRunning(conversation)} onClick=${() => setEditing(true)}>Edit</button>
+        ${message.content &&
+        html`<button class="quiet edit" disabled=${chats.isRunning(conversation)} onClick=${() => setEditing(true)}>Edit</button>`}
         <${Figures} message=${message} />
       </div>`}
     </article>
   `;
 }
 
+function Failure({ message: { error, hint } }) {
+  return html`<div class="problem" role="alert">
+    <p>${error}</p>
+    ${hint && html`<p class="hint">${hint}</p>`}
+  </div>`;
+}
+
 function Waiting() {
+  const status = useStore(serverStatus);
+  if (isComing(status)) return html`<${Loading} status=${status} />`;
+  return html`<${Reading} />`;
+}
+
+function Reading() {
   const [since, setSince] = useState(0);
   useEffect(() => {
     const timer = setInterval(() => setSince((before) => before + 1), 1000);

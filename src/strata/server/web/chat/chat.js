@@ -38,13 +38,17 @@ export function ChatPage() {
 
 function onKey(event, side, setSide) {
   if (document.querySelector("dialog[open]")) return;
+  const question = document.getElementById("question");
   if (event.key === "Escape") {
     if (side) setSide("");
     else chats.stop(chats.current?.id);
   } else if (event.altKey && event.code === "KeyN") {
     event.preventDefault();
     chats.begin();
-    document.getElementById("question")?.focus();
+    question?.focus();
+  } else if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.target.closest("input, textarea, select")) {
+    event.preventDefault();
+    question?.focus();
   } else if (event.altKey && event.code === "KeyS") {
     event.preventDefault();
     setSide(side === "settings" ? "" : "settings");

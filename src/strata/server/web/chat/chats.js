@@ -2,9 +2,11 @@
 
 import { ApiError, streamChat } from "../api.js";
 import { addChunk, emptyAnswer, settle } from "../lib/answer.js";
+import { hintOf } from "../lib/hints.js";
 import { requestBody } from "../lib/settings.js";
 import { allConversations, dropConversation, putConversation, recall, remember } from "../lib/storage.js";
 import { Store } from "../lib/store.js";
+import { untilTaken } from "../server_status.js";
 
 const LONGEST_TITLE = 60;
 const SAVE_EVERY_MS = 2000;
@@ -15,6 +17,7 @@ export class Chats extends Store {
   /** Why history is not kept, if it is not. */
   trouble = "";
   #running = new Map();
+  #frame = null;
   #saved = new Map();
 
   async load() {
@@ -114,8 +117,9 @@ export class Chats extends Store {
     conversation.messages.push(answer);
     this.#running.set(conversation.id, stopper);
     this.save(conversation);
-    const began = performance.now();
     try {
+      await untilTaken(stopper.signal);
+      const began = performance.now();
       for await (const chunk of streamChat(body, stopper.signal)) {
         addChunk(answer, chunk, (performance.now() - began) / 1000);
         this.#progress(conversation);
@@ -123,7 +127,10 @@ export class Chats extends Store {
       answer.state = "done";
     } catch (error) {
       answer.state = error.name === "AbortError" ? "stopped" : "failed";
-      if (answer.state === "failed") answer.error = error instanceof ApiError ? error.message : String(error);
+      if (answer.state === "failed") {
+        answer.error = error instanceof ApiError ? error.message : String(error);
+        answer.hint = hintOf(error);
+      }
     }
     this.#running.delete(conversation.id);
     this.save(conversation);
@@ -132,7 +139,15 @@ export class Chats extends Store {
   #progress(conversation) {
     const now = Date.now();
     if (now - (this.#saved.get(conversation.id) ?? 0) > SAVE_EVERY_MS) this.save(conversation);
-    else this.changed();
+    else this.#drawSoon();
+  }
+
+  /** With the next frame: an answer may grow faster than a screen shows it, and reading markdown takes its time. */
+  #drawSoon() {
+    this.#frame ??= requestAnimationFrame(() => {
+      this.#frame = null;
+      this.changed();
+    });
   }
 
   save(conversation) {

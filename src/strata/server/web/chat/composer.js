@@ -51,7 +51,7 @@ export function Composer({ conversation }) {
         ? html`<button type="button" class="stop" onClick=${() => chats.stop(conversation.id)} title="Escape">Stop</button>`
         : html`<button class="primary" disabled=${!text.trim()}>Send</button>`}
       <p id="composer-hint" class="hint">
-        <span class="only-wide">Enter sends, Shift+Enter breaks the line, Esc stops, ↑ edits the last message</span>
+        <span class="only-wide">Enter sends, Shift+Enter breaks the line, Esc stops, ↑ edits the last message, / comes here</span>
         <${Fill} conversation=${conversation} />
       </p>
     </form>

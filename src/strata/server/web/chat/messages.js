@@ -1,6 +1,8 @@
 // The messages of a conversation. The view follows a growing answer as long as its end is in sight.
 
-import { html } from "../html.js";
+import { html, useStore } from "../html.js";
+import { Loading } from "../loading.js";
+import { isComing, serverStatus } from "../server_status.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 import { Answer } from "./answer.js";
@@ -45,8 +47,11 @@ export function Messages({ conversation }) {
 }
 
 function Start({ conversation }) {
+  const status = useStore(serverStatus);
   return html`<div class="start">
-    <p>Ask something, or begin with one of these.</p>
+    <h2>${status.value?.model ? html`Ask <b>${status.value.model}</b>` : "Ask something"}</h2>
+    ${isComing(status) && html`<${Loading} status=${status} />`}
+    <p>Write below, or begin with one of these. Everything stays between this browser and your server.</p>
     <ul>
       ${IDEAS.map((idea) => html`<li><button onClick=${() => chats.send(conversation, idea)}>${idea}</button></li>`)}
     </ul>

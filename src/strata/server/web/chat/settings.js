@@ -45,7 +45,7 @@ export function Settings({ conversation, close }) {
   `;
 }
 
-const NOT_SET = { max_tokens: "no limit", seed: "new each time" };
+const NOT_SET = { max_tokens: "no limit", seed: "random" };
 
 function Field({ field: { name, label, help, ...limits }, value, standard, change }) {
   const shown = limits.step < 1 ? "decimal" : "numeric";

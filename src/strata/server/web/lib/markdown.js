@@ -3,9 +3,34 @@
 import { Marked, Renderer } from "../vendor/marked.js";
 import DOMPurify from "../vendor/purify.js";
 
+/** A formula is shown as it was written: nothing here draws it, and Markdown would take its signs for its own. */
+function formula(level, start, rule, tag) {
+  return {
+    name: `${level}-formula`,
+    level,
+    start: (text) => (start.exec(text) ?? { index: undefined }).index,
+    tokenizer(text) {
+      const found = rule.exec(text);
+      return found ? { type: `${level}-formula`, raw: found[0], text: found[0].trim() } : undefined;
+    },
+    renderer: ({ text }) => tag(escape(text)),
+  };
+}
+
+const FORMULAS = [
+  formula("block", /\$\$|\\\[/, /^(?:\$\$[^$]+\$\$|\\\[[^]+?\\\])(?:\n|$)/, (text) => {
+    return `<div class="wide formula" tabindex="0" role="region" aria-label="formula">${text}</div>`;
+  }),
+  // A dollar begins one where no space follows, and ends it where none stands before and no digit behind: not "$5 or $6".
+  formula("inline", /\$|\\\(/, /^(?:\$\$[^$]+\$\$|\$(?![\s$])(?:[^$\n\\]|\\[^\n])+?(?<!\s)\$(?!\d)|\\\([^\n]+?\\\))/, (text) => {
+    return `<span class="formula">${text}</span>`;
+  }),
+];
+
 const marked = new Marked({
   gfm: true,
   breaks: false,
+  extensions: FORMULAS,
   renderer: {
     // A picture would be asked for at an address that the model chose.
     image: ({ href, text }) => `<a href="${escape(href)}">${escape(text || href)}</a>`,
@@ -39,6 +64,7 @@ const ALLOWED = {
     ..."div span button sup sub kbd b i s u".split(" "),
   ],
   ALLOWED_ATTR: "href class type align start tabindex role aria-label title".split(" "),
+  ADD_URI_SAFE_ATTR: "type align start tabindex".split(" "), // the pattern of addresses is not for these
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
 };
 

@@ -1,8 +1,9 @@
 // What the server is doing now.
 
 import { html } from "../html.js";
+import { Loading } from "../loading.js";
 import { usePoller } from "../poller.js";
-import { serverStatus, troubleOf } from "../server_status.js";
+import { isComing, serverStatus, troubleOf } from "../server_status.js";
 import { Drafts } from "./drafts.js";
 import { Experts } from "./experts.js";
 import { Kept } from "./kept.js";
@@ -18,7 +19,8 @@ export function MonitorPage() {
     <div class="page monitor">
       <h1 class="visually-hidden">Monitor</h1>
       ${trouble && html`<p class="problem" role="alert">${trouble}</p>`}
-      ${!engine && !trouble && html`<p class="empty">Asking …</p>`}
+      ${isComing(status) && html`<${Loading} status=${status} />`}
+      ${!engine && !trouble && !isComing(status) && html`<p class="empty">${status.value ? "No model is loaded." : "Asking …"}</p>`}
       ${engine &&
       html`
         <${Speed} engine=${engine} concurrency=${concurrency} />
