@@ -7,9 +7,11 @@ it as it was.
 import ast
 import importlib.machinery
 import importlib.util
+import io
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -233,6 +235,22 @@ def test_alone_it_shows_help_and_sets_nothing_up(tmp_path: Path) -> None:
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "./strata test" in shown.stdout
     assert not (fresh.root / ".venv").exists()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_terminal_shows_how_far_a_long_phase_is(
+    bootstrap: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, terminal: bool
+) -> None:
+    log, said = tmp_path / "log", io.StringIO()
+    log.write_text("[1/9] Building a\n[3/9] Building b\n")
+    monkeypatch.setattr(bootstrap, "LOG", log)
+    monkeypatch.setattr(sys, "stderr", said)
+    monkeypatch.setattr(said, "isatty", lambda: terminal)
+    child = subprocess.Popen([sys.executable, "-c", "import sys, time; time.sleep(1.2); sys.exit(3)"])
+    assert bootstrap.watch(child) == 3
+    text = said.getvalue()
+    assert text.startswith("3 of 9 files, 1 s ") == terminal and bool(text) == terminal
+    assert text.endswith("\b" * len("3 of 9 files, 1 s ")) == terminal
 
 
 def test_a_tab_sets_nothing_up(tmp_path: Path) -> None:
