@@ -15,14 +15,20 @@ INTRODUCTION = """
 `strata engine [MODEL]` speaks it on stdin and stdout, `strata serve` starts an engine and speaks it with it. It knows
 token ids only; text is the server's. A person can type it:
 
-    $ strata engine --log-level error
-    INFO batch_slots=4 requested=4 reason=as\\ asked
-    READY 4096 151645
-    GEN a 8 temperature=0 9707 11 1879
-    T a 13
-    ...
-    DONE a length prompt=3 generated=8 ...
+    $ strata engine --draft off
+    INFO batch_slots=4 requested=4 reason=default
+    INFO model=demo.gguf device=cpu threads=2 ...
+    READY 8192 0 2
+    GEN a 4 temperature=0 2663 1454 265 929
+    PP a 4 4
+    T a 20
+    T a 831
+    T a 358
+    T a 265
+    DONE a length prompt=4 reused=0 generated=4 drafted=0 accepted=0 steps=3 queue_ms=0.820 prompt_ms=70.582 ...
     QUIT
+
+The demo read "Once upon a time" (the line that begins with GEN was typed, and the last).
 """
 
 
