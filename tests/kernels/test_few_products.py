@@ -9,6 +9,7 @@ from strata.kernels.experts import cpu as experts_cpu
 from strata.kernels.experts import naive as experts_naive
 from strata.kernels.linear import cpu, naive
 from strata.kernels.native import FORMAT_CODES, Isa
+from strata.kernels.views import Weight
 from strata.quant.formats import FORMATS
 
 CODED = [name for name in FORMAT_CODES if FORMATS[name].kind == "codes"]
@@ -24,6 +25,32 @@ def test_every_number_of_input_rows(name: str, isa: Isa) -> None:
         for count in range(1, 9):
             got = cpu.linear(native(isa), x[8 - count :].contiguous(), [w])[0]
             assert differing(got, whole[8 - count :]) == 0, (cols, count)
+
+
+PLAIN = [name for name in FORMAT_CODES if FORMATS[name].kind == "float"]
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", PLAIN)
+def test_every_number_of_input_rows_of_plain_floats(name: str, isa: Isa) -> None:
+    rng = np.random.default_rng(FORMAT_CODES[name])
+    for cols in (31, 64, 300):  # no whole round of lanes, two, and ten with a rest that ends a scale's block
+        w, x = weight(name, 131, cols, rng, scale=0.37), activations(8, cols, rng)
+        whole = naive.linear(x, [w])[0]
+        for count in range(1, 9):
+            got = cpu.linear(native(isa), x[8 - count :].contiguous(), [w])[0]
+            assert differing(got, whole[8 - count :]) == 0, (cols, count)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_every_float8_code(isa: Isa) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).repeat_interleave(32).reshape(256, 32)
+    one = torch.zeros((1, 32))
+    one[0, 0] = 1.0
+    found = cpu.linear(native(isa), one, [Weight(FORMATS["FP8"], 256, 32, (codes,))])[0][0]
+    expected = torch.arange(256, dtype=torch.uint8).view(torch.float8_e4m3fn).float()
+    assert torch.isnan(found[[127, 255]]).all() and int(torch.isnan(found).sum()) == 2
+    assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -3,6 +3,7 @@
 
 #include "products.h"
 #include "products_few.h"
+#include "products_few_floats.h"
 #include "products_group.h"
 
 namespace strata::STRATA_ISA {
@@ -121,19 +122,24 @@ constexpr Format coded(const char* name) {
     return {name, F::block, F::bytes, F::sub, F::offset, F::minima, codes_of<F>, floats_of<F>, few<F>};
 }
 
-constexpr Format plain(const char* name, int bytes, void (*floats)(const WeightView&, int64_t, float*)) {
+constexpr Format plain(const char* name, int bytes, void (*floats)(const WeightView&, int64_t, float*),
+                       [[maybe_unused]] void (*few)(const FewRows&)) {
+#if STRATA_VECTOR
+    return {name, 1, bytes, 0, 0, false, nullptr, floats, few};
+#else
     return {name, 1, bytes, 0, 0, false, nullptr, floats, nullptr};
+#endif
 }
 
 }  // namespace
 
 extern const Format formats[format_count];
 constinit const Format formats[format_count] = {
-    plain("F32", 4, f32),
-    plain("F16", 2, f16),
-    plain("BF16", 2, bf16),
-    plain("FP8", 1, fp8),
-    plain("FP8_BLOCK", 1, fp8_block),
+    plain("F32", 4, f32, few_f32),
+    plain("F16", 2, f16, few_f16),
+    plain("BF16", 2, bf16, few_bf16),
+    plain("FP8", 1, fp8, few_e4m3),
+    plain("FP8_BLOCK", 1, fp8_block, few_e4m3_blocks),
     coded<Q4_0>("Q4_0"),
     coded<Q4_1>("Q4_1"),
     coded<Q5_0>("Q5_0"),

@@ -30,6 +30,8 @@ static inline float lane_tree(__m512 low, __m512 high) {
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
+static inline float lane_tree(Floats16 low, Floats16 high) { return lane_tree(low.v, high.v); }
+
 // The accumulators of one half of the lanes: the groups g = half, half + 2, ... in order. A half at a time, so that the
 // accumulators and sums of a 4 x 2 tile fit in the registers.
 template <int sub, bool minima, int R, int N>
@@ -119,6 +121,13 @@ static inline void dot_floats(const float* const* w, const float* const* x, int6
 #else
 
 #if STRATA_AVX2
+
+static inline float lane_tree(Floats16 low, Floats16 high) {
+    alignas(32) float lane[32];
+    store(lane, low);
+    store(lane + 16, high);
+    return lane_tree(lane);
+}
 
 // Eight sub-block sums of one half of a group. Codes up to 127 go through maddubs as they are (127 * 127 * 2 < 2^15);
 // larger ones as signed numbers, |w| * (x with w's sign).

@@ -223,6 +223,66 @@ struct FastGroup<Q2_K> : RegisterGroup<Q2_K> {
     }
 };
 
+// Each block's scale for its eight sub-blocks.
+template <int bytes>
+static inline Floats16 two_halves(const uint8_t* b) {
+    return two_floats(half_to_float(read16(b)), half_to_float(read16(b + bytes)));
+}
+
+// Sub-block 4 h + g of a block is bit pair g of 32 bytes, so lanes of half h of two blocks, shifted, are all of a group.
+template <>
+struct FastGroup<TQ2_0> : RegisterGroup<TQ2_0> {
+    template <class Emit>
+    static void codes(const uint8_t* b, Emit emit) {
+        const Bytes64 mask = bytes_of(3);
+        for (int part = 0; part < 2; ++part, b += 16) {
+            const Bytes64 packed = lanes(b, b + 32, b + 66, b + 66 + 32);
+            emit_steps(emit, 4 * part, packed & mask, right<2>(packed) & mask, right<4>(packed) & mask,
+                       right<6>(packed) & mask);
+        }
+    }
+    static Floats16 scales(const uint8_t* b) { return two_halves<66>(b + 64); }
+};
+
+// Digits of base 3: digit n of a byte x is the integer part of 3 y / 256 with y = x * 3^n, without its carries. Of a
+// block, sub-blocks 0 .. 4 are the digits of 32 bytes, 5, 6 and half of 7 those of 16, the rest those of 4.
+template <>
+struct FastGroup<TQ1_0> : RegisterGroup<TQ1_0> {
+    template <class Emit>
+    static void codes(const uint8_t* b, Emit emit) {
+        const uint8_t* next = b + TQ1_0::bytes;
+        const Bytes64 mid = lanes(b + 32, b + 32, next + 32, next + 32), odd = odd_lanes();
+        Bytes64 digits = mid;
+        for (int part = 0; part < 2; ++part) {
+            const uint8_t *p = b + 16 * part, *q = next + 16 * part;
+            const Bytes64 zeroth = lanes(p, p, q, q), first = tripled(zeroth), second = tripled(first);
+            const Bytes64 third = tripled(second), fourth = tripled(third), later = tripled(tripled(digits));
+            const Bytes64 last = part ? ends(b, next) : tripled(tripled(later));
+            emit_steps(emit, 4 * part, thirds(zeroth ^ ((zeroth ^ fourth) & odd)),
+                       thirds(first ^ ((first ^ digits) & odd)), thirds(second ^ ((second ^ later) & odd)),
+                       thirds(third ^ ((third ^ last) & odd)));
+            digits = tripled(digits);
+        }
+    }
+    static Floats16 scales(const uint8_t* b) { return two_halves<54>(b + 52); }
+
+private:
+    static Bytes64 odd_lanes() {
+        return words16([](int s) { return s / 4 % 2 ? -1 : 0; });
+    }
+    // The last four bytes of both blocks, times 1, 3, 9 and 27.
+    static Bytes64 ends(const uint8_t* p, const uint8_t* q) {
+        const int first = static_cast<int>(read32(p + 48)), second = static_cast<int>(read32(q + 48));
+        Bytes64 times = words16([=](int s) { return s < 8 ? first : second; }), all = times;
+        for (int n = 1; n < 4; ++n) {
+            const Bytes64 here = words16([=](int s) { return s % 4 == n ? -1 : 0; });
+            times = tripled(times);
+            all = all ^ ((all ^ times) & here);
+        }
+        return all;
+    }
+};
+
 template <>
 struct FastGroup<Q3_K> : RegisterGroup<Q3_K> {
     template <class Emit>

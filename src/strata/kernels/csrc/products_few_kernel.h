@@ -42,17 +42,6 @@ private:
     uintptr_t at_, end_, next_;
 };
 
-static inline float lane_tree(Floats16 low, Floats16 high) {
-#if STRATA_AVX512
-    return lane_tree(low.v, high.v);
-#else
-    alignas(32) float lane[32];
-    store(lane, low);
-    store(lane + 16, high);
-    return lane_tree(lane);
-#endif
-}
-
 // What a group of activations brings beside its values, made once per call for all its weight rows: with four input rows
 // each operation less per group counts.
 template <class F>

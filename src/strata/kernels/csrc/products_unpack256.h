@@ -48,6 +48,19 @@ static inline Floats16 every_half(const uint8_t* b) {
     return two_floats(d, d);
 }
 
+static inline Bytes64 tripled(Bytes64 x) {
+    return {_mm256_add_epi8(x.a, _mm256_add_epi8(x.a, x.a)), _mm256_add_epi8(x.b, _mm256_add_epi8(x.b, x.b))};
+}
+static inline Bytes64 thirds(Bytes64 x) {
+    auto digit = [](__m256i v) {
+        auto minus_one_from = [&](int least) {
+            return _mm256_cmpeq_epi8(_mm256_max_epu8(v, _mm256_set1_epi8(static_cast<char>(least))), v);
+        };
+        return _mm256_abs_epi8(_mm256_add_epi8(minus_one_from(86), minus_one_from(171)));
+    };
+    return {digit(x.a), digit(x.b)};
+}
+
 template <class Emit>
 static inline void emit_chunks(const uint8_t* p, const uint8_t* q, Emit emit) {
     const Bytes64 mask = bytes_of(15);

@@ -108,6 +108,15 @@ static inline Floats16 every_half(const uint8_t* b) {
     return {_mm512_cvtph_ps(_mm256_set1_epi16(static_cast<short>(read16(b))))};
 }
 
+// Of every byte x: 3 x without its carry, and that carry.
+static inline Bytes64 tripled(Bytes64 x) { return {_mm512_add_epi8(x.v, _mm512_add_epi8(x.v, x.v))}; }
+static inline Bytes64 thirds(Bytes64 x) {
+    const __m512i one = _mm512_set1_epi8(1);
+    const __m512i at_least_one = _mm512_maskz_mov_epi8(_mm512_cmpge_epu8_mask(x.v, _mm512_set1_epi8(86)), one);
+    const __mmask64 two = _mm512_cmpge_epu8_mask(x.v, _mm512_set1_epi8(static_cast<char>(171)));
+    return {_mm512_mask_add_epi8(at_least_one, two, at_least_one, one)};
+}
+
 // Q4_K and Q5_K: nibbles of two blocks. A chunk of 32 bytes holds two sub-blocks, one per nibble; eight bytes of every
 // chunk make two steps: word 2 c + n of a step is nibble n of four bytes of chunk c.
 template <class Emit>
