@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from strata.checks.versus import CHANCE, LEAST_ROUNDS, Versus, rank_chance, ways_to_win
+from strata.checks.versus import CHANCE, LEAST_ROUNDS, Versus, median_range, rank_chance, ways_to_win
 
 
 def test_the_same_side_twice_ties():
@@ -50,6 +50,20 @@ def test_with_fewer_rounds_nothing_could_be_called_different():
     assert rarest(LEAST_ROUNDS) < CHANCE < rarest(LEAST_ROUNDS - 1)
     a = tuple(float(i) for i in range(LEAST_ROUNDS))
     assert rank_chance(a, [10 + x for x in a]) == pytest.approx(rarest(LEAST_ROUNDS))
+
+
+@pytest.mark.parametrize("rounds", [7, 20, 41])
+def test_the_median_lies_in_its_range_19_times_of_20(rounds):
+    draw = random.Random(rounds)
+    inside = 0
+    for _ in range(1000):
+        low, high = median_range([draw.expovariate(1.0) for _ in range(rounds)])
+        inside += low <= math.log(2) <= high
+    assert 940 <= inside <= 995
+
+
+def test_few_values_give_their_whole_range():
+    assert median_range([3.0, 1.0, 2.0]) == (1.0, 3.0) and median_range([1.0]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (2, 3), (4, 4)])

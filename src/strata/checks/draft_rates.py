@@ -1,7 +1,8 @@
 """What drafts gain: two settings of `--draft` in turn over the same requests, through engines that live on.
 
-The ratio is B's rate by A's. Both sides read the same prompts and say the same tokens. The first rounds of each side
-are for recording steps and learning, and do not count. Times are of whole crowds of requests, prompts too.
+The ratio is B's rate by A's: the median of the rounds' ratios, and where it lies at 95% by the sign test. Both sides
+read the same prompts and say the same tokens, A first in one round and B in the next. The first rounds of each side are
+for recording steps and learning, and do not count. Times are of whole crowds of requests, prompts too.
 """
 
 import statistics
@@ -15,6 +16,7 @@ from strata.checks.crowd import Crowd, Part
 from strata.checks.engines import running
 from strata.checks.rehearsed import Rehearsed
 from strata.checks.runners import lent, limits_of
+from strata.checks.versus import median_range
 from strata.core.errors import UsageError
 from strata.core.held import Held
 from strata.core.sharing import PRIVATE, Sharing
@@ -123,7 +125,8 @@ class DraftRates:
         runners = [self.runner(side, work, texts) for side in self.sides]
         with running(runners[0]) as first, running(runners[1]) as second:
             for turn in range(-WARM, self.rounds):
-                for side, engine in zip(found, (first, second), strict=True):
+                pairs = list(zip(found, (first, second), strict=True))
+                for side, engine in pairs if turn % 2 else pairs[::-1]:
                     self.measure(side, engine, work, turn)
             depths = [engine.status()["drafts_by_depth"] for engine in (first, second)]
         ratios = [a / b for a, b in zip(found[0].seconds, found[1].seconds, strict=True)]
@@ -131,6 +134,7 @@ class DraftRates:
             "workload": work.name,
             "sides": [side.values() | {"drafts": depth} for side, depth in zip(found, depths, strict=True)],
             "ratio": round(statistics.median(ratios), 4),
+            "ratio_95": [round(ratio, 4) for ratio in median_range(ratios)],
             "ratios": [round(ratio, 4) for ratio in ratios],
         }
 

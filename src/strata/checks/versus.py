@@ -63,6 +63,21 @@ class Versus:
         return f"{ratio}: {'B' if self.ratio > 1 else 'A'} is faster (by chance in {self.chance:.1%} of such runs)"
 
 
+def median_range(values: Sequence[float], chance: float = 0.05) -> tuple[float, float]:
+    """Where the median of what these values are drawn from lies, except with this probability: two of the values.
+
+    By the sign test, which asks nothing of the distribution: each value is above the median as often as below. With too
+    few values for that, the least and the largest.
+    """
+    ordered, n = sorted(values), len(values)
+    outside, tail = 0, 0.0
+    while outside + 1 < n / 2 and 2 * (tail + math.comb(n, outside) / 2**n) <= chance:
+        tail += math.comb(n, outside) / 2**n
+        outside += 1
+    inner = max(0, outside - 1)
+    return ordered[inner], ordered[n - 1 - inner]
+
+
 def rank_chance(a: Sequence[float], b: Sequence[float]) -> float:
     """The exact two-sided probability of the Mann-Whitney test: only the order of the runs counts, not their size.
 

@@ -65,7 +65,7 @@ def workloads(tokenizer: Tokenizer | None, vocabulary: int, slots: int) -> list[
 
 def line(found: Mapping[str, object]) -> str:
     """One workload for people."""
-    sides = found["sides"]
-    assert isinstance(sides, list)
+    sides, between = found["sides"], found["ratio_95"]
+    assert isinstance(sides, list) and isinstance(between, list)
     said = ", ".join(f"{s['draft']} {s['tokens_per_second']} tok/s ({s['tokens_per_step']} a step)" for s in sides)
-    return f"{found['workload']}: {said}; ratio {found['ratio']}"
+    return f"{found['workload']}: {said}; ratio {found['ratio']} ({between[0]} to {between[1]} at 95%)"
