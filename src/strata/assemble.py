@@ -140,6 +140,8 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     checkpoint = open_checkpoint(local_path(model, logged(said)))
     cpu_ops, machine = make_ops(wishes, sum(ref.nbytes for ref in checkpoint.tensors.values()))
     gpu = open_device(wishes, cpu_ops)
+    if gpu is not None:
+        gpu.compile(ref.format.name for ref in checkpoint.tensors.values())
     warming = warm_weights(checkpoint, machine, wishes, said)
     built = build_model(checkpoint, cpu_ops if gpu is None else gpu.ops)
     drafting, draft_choices = draft_with(checkpoint, built, wishes, cpu_ops if gpu is None else gpu.ops, gpu)
@@ -161,6 +163,7 @@ def load(model: Path | str | None, wishes: Wishes, log: Log | None = None, tap: 
     if gpu is not None:
         # Experts get what is left behind the states.
         choices += gpu.place(built, fingerprint(checkpoint), host_room(machine, ram_bytes, wishes), said)
+        gpu.compiled(partial(said.progress, "compiling GPU kernels", counted=True))
     if wishes.routing_trace is not None:
         choices.append(replay_routing(built, Path(wishes.routing_trace), runner.states.memory.device))
     plan = replace(plan, choices=tuple(choices))

@@ -81,13 +81,13 @@ class Log:
         """Detail for development."""
         self.write(Level.DEBUG, event, **fields)
 
-    def progress(self, what: str, done_bytes: int, total_bytes: int) -> None:
-        """How far something long is; a line every few seconds."""
+    def progress(self, what: str, done: int, total: int, counted: bool = False) -> None:
+        """How far something long is, in bytes or `counted` pieces; a line every few seconds."""
         if self._heard is not None:
-            self._heard(what, done_bytes, total_bytes)
+            self._heard(what, done, total)
         now_s = time.monotonic()
         if now_s < self._next_s.setdefault(what, now_s + PROGRESS_EVERY_S):
             return
         self._next_s[what] = now_s + PROGRESS_EVERY_S
-        percent = 100 * done_bytes // max(1, total_bytes)
-        self.info(what, percent=percent, done_mib=done_bytes >> 20, total_mib=total_bytes >> 20)
+        amounts = {"done": done, "total": total} if counted else {"done_mib": done >> 20, "total_mib": total >> 20}
+        self.info(what, percent=100 * done // max(1, total), **amounts)

@@ -1,9 +1,10 @@
 """An NVIDIA GPU: torch's memory and streams, our kernels through the driver. Imported only when one is asked for."""
 
 import ctypes
+import os
 import struct
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from cuda.bindings import driver
 from strata.core.errors import EngineError
 from strata.kernels import nvrtc
 from strata.kernels.branch import Branch
+from strata.kernels.compiling import Compiling
 from strata.kernels.cubins import cached
 from strata.kernels.cuda_program import CudaProgram, GraphPool, new_pool
 from strata.kernels.device import Kernel
@@ -56,6 +58,7 @@ class CudaDevice:
         self.residency = Residency(self.torch_device)
         self.prepared = Prepared()
         self._context = checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(index))))
+        self._compiling = Compiling(self._cubin, max(1, len(os.sched_getaffinity(0))))
         self._modules: dict[str, Any] = {}
         self._functions: dict[Kernel, Any] = {}
         self._shared: dict[Kernel, int] = {}
@@ -100,14 +103,25 @@ class CudaDevice:
     def function(self, kernel: Kernel) -> Any:
         """The kernel's handle; its unit is compiled or taken from the cache, and loaded, when it is first used."""
         if kernel.unit not in self._modules:
-            key = nvrtc.key(kernel.unit, self.architecture)
-            cubin = cached(self.cache, key, lambda: nvrtc.compile_unit(kernel.unit, self.architecture)[0])
+            cubin = self._compiling.cubin(kernel.unit)
             with self.current():
                 self._modules[kernel.unit] = checked(driver.cuModuleLoadData(cubin))
         what = f"kernel {kernel.name} of {kernel.unit}: "
         found = checked(driver.cuModuleGetFunction(self._modules[kernel.unit], kernel.name.encode()), what)
         self._functions[kernel] = found
         return found
+
+    def _cubin(self, unit: str) -> bytes:
+        key = nvrtc.key(unit, self.architecture)
+        return cached(self.cache, key, lambda: nvrtc.compile_unit(unit, self.architecture)[0])
+
+    def compile_ahead(self, units: Sequence[str]) -> None:
+        """See Device.compile_ahead; as many threads as there are processors."""
+        self._compiling.begin(units)
+
+    def compiled(self, units: Sequence[str], told: Callable[[int, int], None]) -> None:
+        """See Device.compiled."""
+        self._compiling.wait(units, told)
 
     def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """See Device.empty."""

@@ -1,6 +1,6 @@
 """What a GPU, or its emulator on the host, is to the operations: memory, and one way to start a kernel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -59,6 +59,14 @@ class Device(Protocol):
     @property
     def resident_bytes(self) -> int:
         """Bytes of the copies that `resident` and `weight` hold."""
+        ...
+
+    def compile_ahead(self, units: Sequence[str]) -> None:
+        """Compile these translation units beside the caller; a launch compiles what is still missing."""
+        ...
+
+    def compiled(self, units: Sequence[str], told: Callable[[int, int], None]) -> None:
+        """Wait until those have been compiled, telling how many of how many; EngineError when one does not compile."""
         ...
 
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], block: int, shared: int, *args: int | float) -> None:

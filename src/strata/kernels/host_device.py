@@ -4,7 +4,7 @@ For tests on machines without a GPU: it gives the GPU's bits, slowly, and it not
 barrier or shuffle that some threads miss, too much shared memory, an order of threads that shows in a result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -38,6 +38,12 @@ class HostDevice:
     def resident_bytes(self) -> int:
         """See Device.resident_bytes."""
         return self.residency.nbytes
+
+    def compile_ahead(self, units: Sequence[str]) -> None:
+        """See Device.compile_ahead: the host's compiler has done so."""
+
+    def compiled(self, units: Sequence[str], told: Callable[[int, int], None]) -> None:
+        """See Device.compiled."""
 
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], block: int, shared: int, *args: int | float) -> None:
         """See Device.launch; KeyError, TypeError or ValueError for what no kernel takes, RuntimeError for a fault."""

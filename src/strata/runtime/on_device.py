@@ -2,7 +2,7 @@
 
 import importlib.util
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from strata.core.errors import UsageError
 from strata.core.log import Log
 from strata.experts.placing import HostSide, emulated, side_of
 from strata.experts.profile import Profile
+from strata.kernels.compiling import PROMPT_UNITS, units_for
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.device import Device
 from strata.kernels.devices import open_device
@@ -87,6 +88,8 @@ class OnDevice:
         self.cache = Path(wishes.cache_dir).expanduser()
         self.device: Device = open_device(found.device, self.cache / "kernels")
         self.ops = GpuOps(self.device)
+        self.kernels: list[str] = []
+        """Units of kernels that are compiled ahead."""
         self.side: HostSide = self.emulated() if found.device == "emulator" else side_of(self.device.torch_device)
         self.ending: Callable[[], object] | None = None
         """Ends what works beside the steps: when it is called, when this goes, or with the process."""
@@ -123,6 +126,15 @@ class OnDevice:
             wishes.vram_gib,
             wishes.vram_reserve_mib,
         )
+
+    def compile(self, formats: Iterable[str]) -> None:
+        """Begin to compile the kernels that weights of these formats need, beside what is loaded meanwhile."""
+        self.kernels = units_for(formats)
+        self.device.compile_ahead(self.kernels)
+
+    def compiled(self, progress: Callable[[int, int], None]) -> None:
+        """Wait for the kernels of steps; those of prompts go on, and a prompt waits for what it needs."""
+        self.device.compiled([unit for unit in self.kernels if not unit.startswith(PROMPT_UNITS)], progress)
 
     def bring(self, model: Model, progress: Callable[[int, int], None], head: DraftHead | None = None) -> None:
         """Copy what every step (and draft) reads to the device, now and not within the first; pin what it reads in
