@@ -43,7 +43,7 @@ MEANINGS = {
     429: "As many requests wait as may (`--queue-limit`); `Retry-After` says when to come again.",
     500: "An error in the server or the engine; the log has more.",
     501: "It is not built.",
-    503: "The engine is loading, restarting or gone; `Retry-After` says when to come again.",
+    503: "The engine is loading, restarting or gone, or the server ends; `Retry-After` says when to come again.",
     504: "The request's deadline passed before its first token.",
 }
 

@@ -1,12 +1,15 @@
 """docs/reference/metrics.md: what GET /metrics gives."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from prometheus_client.metrics_core import Metric
 
 from references.tables import code, page, table
 from strata.server.engine_metrics import EngineCounters
+from strata.server.loader import Tally
 from strata.server.metrics import Metrics
+from strata.server.model_metrics import ModelCounters
 
 INTRODUCTION = """
 `GET /metrics` answers in Prometheus' text form. Names are vLLM's with `strata_` in front, where vLLM has one.
@@ -48,6 +51,8 @@ SAMPLE = {
 }
 """A status that has everything; only names and labels are read."""
 
+TALLY = Tally(Counter({("", ""): 1}), {"": 1.0}, Counter({("", ""): 1}))
+
 
 def metrics() -> str:
     """The page."""
@@ -58,6 +63,8 @@ def metrics() -> str:
         _table(server.registry.collect()),
         "## Of the engine",
         _table(EngineCounters(SAMPLE, 0).collect()),
+        "## Of models",
+        _table(ModelCounters({"name": "loaded"}, 0, TALLY).collect()),
     ]
     return page("Metrics", INTRODUCTION, *parts)
 

@@ -15,6 +15,7 @@ from server.harness import QUICK, Running
 from strata.chat.events import Event
 from strata.chat.reader import AnswerReader
 from strata.engine.events import Token
+from strata.server.engine_child import Patience
 from strata.server.engine_process import State
 from strata.server.settings import ServerSettings
 
@@ -113,9 +114,9 @@ def test_whoever_waits_when_the_engine_dies_is_told_and_nothing_is_taken_up_agai
     """O-031: a request waits while the model's process is replaced, and goes on in the new one."""
     streams = [Stream(double, 50 + i, max_tokens=480) for i in range(5)]
     until(lambda: status(double)["engine"]["waiting"] == 3)
-    child = double.engine._child
-    assert child is not None
-    os.kill(child.pid, signal.SIGKILL)
+    pid = double.engine.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
     for stream in streams:
         assert stream.join().error["code"] == "engine_unavailable"
         assert stream.reason is None
@@ -135,7 +136,7 @@ FAULTS = [
 @pytest.mark.parametrize(("script", "words"), FAULTS)
 def test_an_engine_that_hangs_is_not_healthy_and_is_started_again(script: dict[str, Any], words: str) -> None:
     """O-034: health is fine while every request hangs."""
-    policy = dataclasses.replace(QUICK, first_wait_s=0.5, silence_s=1.0)
+    policy = dataclasses.replace(QUICK, first_wait_s=0.5, patience=Patience(silence_s=1.0))
     with live(CHATTY, policy, slots=1, **script) as up:
         streams = [Stream(up, 71 + i, max_tokens=100) for i in range(3)]
         until(lambda: up.http.get("/health").status_code == 503)

@@ -33,6 +33,7 @@ DEFAULTS: dict[str, Any] = {
     "stop_ids": [0],
     "load_s": 0.0,
     "load_until": None,  # path of a file that ends the loading, which is at 43% until then
+    "progress": [],  # (what, percent) said before that time
     "fail_load": False,
     "token_s": 0.0,
     "prompt_s": 0.0,
@@ -65,6 +66,8 @@ def kept(order: Order) -> str:
     """The answer to an order: of VRAM whole blocks of 512 MiB, up to 4 GiB."""
     if order.verb == "experts":
         return format_experts(EXPERTS)
+    if order.verb == "save":
+        return format_kept("save", {"writing": 0, "left": 0})
     if order.mib > 4096:
         return format_error("-", "unsupported", f"{order.verb}: experts have no budget of VRAM here")
     return format_kept(order.verb, {"arena_mib": order.mib - order.mib % 512})
@@ -185,6 +188,8 @@ class Fake:
         if self.script["pid"]:
             with open(self.script["pid"], "w") as file:
                 file.write(str(os.getpid()))
+        for what, percent in self.script["progress"]:
+            self.say(format_info(loading=what, percent=percent))
         await asyncio.sleep(self.script["load_s"])
         while self.script["load_until"] and not os.path.exists(self.script["load_until"]):
             self.say(format_info(loading="reading the model's file", percent=43))

@@ -1,6 +1,7 @@
 """The child process: events, refusals, crashes, restarts, ends."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
@@ -12,8 +13,12 @@ from server.harness import QUICK, fake_process
 from strata.core.errors import CapacityError, EngineError, RequestError
 from strata.engine.events import Event, Finished, Reason, Token
 from strata.engine.request import QueueFullError, Request
-from strata.server.engine_process import EngineAwayError, EngineProcess, RestartPolicy, State, refusal
+from strata.server.engine_child import Patience
+from strata.server.engine_process import EngineProcess, RestartPolicy, State
 from strata.server.inbox import Inbox
+from strata.server.replies import EngineAwayError, refusal
+
+NUMBERS = itertools.count(1)
 
 
 def with_engine(
@@ -28,12 +33,12 @@ def with_engine(
             await engine.wait_for(State.READY, State.FAILED)
             await body(engine)
         finally:
-            child = engine._child
+            pid = engine.pid
             await engine.stop()
-            if child is not None:
-                assert child.returncode is not None
+            if pid is not None:
+                assert engine.pid is None
                 with pytest.raises(ProcessLookupError):
-                    os.kill(child.pid, 0)
+                    os.kill(pid, 0)
 
     asyncio.run(run())
     return engine
@@ -54,7 +59,7 @@ async def events_of(engine: EngineProcess, request: Request) -> AsyncGenerator[E
 
 
 async def all_of(engine: EngineProcess, **more: Any) -> list[Event]:
-    request = Request(engine.new_id(), (1, 2, 3), **more)
+    request = Request(f"r{next(NUMBERS)}", (1, 2, 3), **more)
     return [event async for event in events_of(engine, request)]
 
 
@@ -150,7 +155,7 @@ def test_a_deaf_child_is_killed() -> None:
     async def body(engine: EngineProcess) -> None:
         assert engine.state is State.READY
 
-    engine = with_engine(body, RestartPolicy(stop_wait_s=0.2), deaf=True)
+    engine = with_engine(body, RestartPolicy(patience=Patience(stop_s=0.2)), deaf=True)
     assert engine.exit_code == -9
     assert engine.state is State.STOPPED
 
@@ -168,7 +173,7 @@ def test_stopping_fails_what_is_under_way() -> None:
 
 def test_stopping_while_loading_ends_at_once() -> None:
     async def body() -> None:
-        engine = fake_process(RestartPolicy(stop_wait_s=0.2), load_s=100)
+        engine = fake_process(RestartPolicy(patience=Patience(stop_s=0.2)), load_s=100)
         engine.start()
         await asyncio.sleep(0.05)
         with pytest.raises(EngineAwayError, match="loading"):
@@ -186,7 +191,7 @@ def testrefusals_have_their_kinds() -> None:
 
     async def bad(engine: EngineProcess) -> None:
         engine._send("GEN r7 nonsense 1 2")
-        engine._live["r7"] = inbox = Inbox()
+        engine._replies.expect_events("r7", inbox := Inbox())
         ((_, said),) = await inbox.take()
         assert isinstance(said, RequestError)
 
@@ -198,10 +203,10 @@ def test_a_stop_that_crosses_the_last_words_is_no_failure() -> None:
     """The engine answers it with ERR unknown before the DONE that is on its way."""
 
     async def crossed(engine: EngineProcess) -> None:
-        engine._live["r9"] = inbox = Inbox()
+        engine._replies.expect_events("r9", inbox := Inbox())
         engine._send("STOP r9")
         await engine.status()
-        assert await inbox.take(0) == [] and "r9" in engine._live
+        assert await inbox.take(0) == [] and "r9" in engine._replies.live
         engine.forget("r9")
 
     with_engine(crossed)

@@ -4,14 +4,15 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from server.harness import fake_process, running, served
+from server.harness import fake_process, models_of, running
+from strata.core.log import Log
 from strata.server.app import create_app
 from strata.server.openapi import PATHS, Path, document
 from strata.server.settings import ServerSettings
 
 
 def test_every_route_is_described() -> None:
-    app = create_app(served(), fake_process(), ServerSettings())
+    app = create_app(models_of(fake_process()), ServerSettings(), Log())
     routes = {
         (route.path.replace(":path}", "}"), method.lower())
         for route in app.routes

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from server.harness import fake_process, ids, served, sse
+from server.harness import fake_process, ids, models_of, sse
+from strata.core.log import Log
 from strata.engine.events import Event, Progress, Token
 from strata.server.app import create_app
 from strata.server.child_lines import ChildLines
@@ -110,7 +111,7 @@ class SlowClient:
 def test_what_a_slow_client_left_waiting_comes_in_one_write() -> None:
     async def run() -> list[bytes]:
         engine = fake_process(answers=[ids(TEXT)], token_s=0.001)
-        app = create_app(served(), engine, ServerSettings())
+        app = create_app(models_of(engine), ServerSettings(), Log())
         headers = [(b"host", b"127.0.0.1")]
         scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": headers, "query_string": b""}
         async with app.router.lifespan_context(app):

@@ -12,6 +12,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "alias": "assistant",
         "body_mib": "64",
         "keep_alive_s": "15",
+        "idle_unload": "600",
+        "drain_seconds": "60",
     },
     "Conversations": {
         "ctx_size": "32768",

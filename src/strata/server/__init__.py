@@ -1,6 +1,6 @@
 """HTTP in, events out.
 
-Owns: wire dialects, the engine child process, status and metrics.
+Owns: wire dialects, the engine child process and which model it has, status and metrics.
 May import: chat and below, without torch.
 Never: decides anything; imports torch.
 """

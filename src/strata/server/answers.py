@@ -1,7 +1,7 @@
 """The answers of one request, whatever its dialect: engine events in, chat events out, in lots as they come."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from strata.chat.events import Delta, Done, Event
@@ -11,10 +11,11 @@ from strata.core.errors import EngineError, StrataError
 from strata.engine.events import Finished, Reason, Token
 from strata.engine.protocol import DEADLINE
 from strata.engine.request import DeadlineError
-from strata.server.engine_process import EngineProcess, refusal
+from strata.server.engine_process import EngineProcess
 from strata.server.inbox import Inbox, Item
 from strata.server.job import Job, check_fits
-from strata.server.metrics import AnswerTimer, Metrics
+from strata.server.metrics import AnswerTimer
+from strata.server.replies import refusal
 
 Lot: TypeAlias = list[tuple[int, Event]]
 """Events in their order, each with its answer's number."""
@@ -23,7 +24,9 @@ Lot: TypeAlias = list[tuple[int, Event]]
 class Answers:
     """All answers of one request, asked for at once. Whoever makes it closes it."""
 
-    def __init__(self, engine: EngineProcess, jobs: Sequence[Job], tokenizer: Tokenizer, metrics: Metrics) -> None:
+    def __init__(
+        self, engine: EngineProcess, jobs: Sequence[Job], tokenizer: Tokenizer, timer: Callable[[], AnswerTimer]
+    ) -> None:
         """EngineAwayError, CapacityError or RequestError for what the engine would not take."""
         for job in jobs:
             check_fits(engine, job, tokenizer)
@@ -36,7 +39,7 @@ class Answers:
         """Answers that a deadline cut off before their first token."""
         for number, job in enumerate(jobs):
             engine.submit(job.request, self._inbox)
-            self._open[job.request.id] = _Answer(number, AnswerReader(tokenizer, job.reading), metrics.timer())
+            self._open[job.request.id] = _Answer(number, AnswerReader(tokenizer, job.reading), timer())
 
     @property
     def over(self) -> bool:

@@ -13,7 +13,6 @@ from strata.server.anthropic_writer import MessageWriter
 from strata.server.ask import Ask, jobs_of
 from strata.server.body import read_fields
 from strata.server.dialect import Work
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import LONGEST_STOP, answer_tokens
 from strata.server.formats import Format, of_schema_field
@@ -81,7 +80,7 @@ class MessageFields(CountFields, kw_only=True):
     seed: int | None = None
 
 
-async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/messages."""
     fields = read_fields(value, MessageFields, UNBUILT, IGNORED)
     served.check_name(fields.model)
@@ -98,7 +97,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         form=_form((fields.output_config or {}).get("format")),
         budget=thinking.get("budget_tokens") if thinking.get("type") == "enabled" else None,
     )
-    jobs = await jobs_of(ask, served, engine)
+    jobs = await jobs_of(ask, served, context)
     writer = MessageWriter(served.name, len(jobs[0].request.tokens), _shows(thinking))
     return Work(jobs, writer, fields.stream)
 

@@ -1,8 +1,8 @@
-"""The HTTP application."""
+"""The HTTP application: which path is answered by whom."""
 
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -13,26 +13,24 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from strata import __version__
 from strata.core.errors import StrataError
-from strata.server import anthropic_messages, metrics, openai_chat, openai_completions, openai_responses
-from strata.server.answers import Answers
+from strata.core.log import Log
+from strata.server import anthropic_messages, openai_chat, openai_completions, openai_responses
 from strata.server.body import read_fields, read_object
-from strata.server.dialect import Dialect
-from strata.server.engine_metrics import slots_of
-from strata.server.engine_process import EngineProcess, State
+from strata.server.coming import Coming, ask
+from strata.server.control import Control
+from strata.server.dialect import Dialect, Work
 from strata.server.errors import ApiError, as_api_error
-from strata.server.fields import VramFields
 from strata.server.guard import Guard
+from strata.server.inspection import Inspection
 from strata.server.job import DEADLINE_HEADER, within
-from strata.server.memory import memory_of
 from strata.server.metrics import Metrics
-from strata.server.openapi import document
+from strata.server.models import Models
 from strata.server.pages import page_routes
-from strata.server.served import ServedModel
+from strata.server.request_log import RequestLog, record_of
 from strata.server.settings import ServerSettings
 from strata.server.stream import ClientGoneError, EventStream, unless_gone
-from strata.server.tokens import DetokenizeFields, TokenizeFields, detokenize, props, tokenize
+from strata.server.tokens import DetokenizeFields, TokenizeFields, detokenize, tokenize
 
 EARLY_ERROR_S = 0.5
 """A stream's answer is not begun for this long, so that a refusal still gets its own status code."""
@@ -48,21 +46,32 @@ DIALECTS: Mapping[str, Dialect] = {
 
 
 class Api:
-    """The routes, around one engine and one model."""
+    """The routes that a model answers."""
 
-    def __init__(self, served: ServedModel, engine: EngineProcess, settings: ServerSettings) -> None:
-        self._served = served
-        self._engine = engine
+    def __init__(self, models: Models, settings: ServerSettings, metrics: Metrics) -> None:
+        self._models = models
         self._settings = settings
-        self._metrics = Metrics()
+        self._metrics = metrics
 
     async def generate(self, dialect: Dialect, request: Request) -> Response:
-        """An answer in one of DIALECTS, streamed or whole."""
-        self._engine.require_ready()
-        work = await dialect(await self.body(request), self._served, self._engine)
-        jobs = within(work.jobs, request.headers.get(DEADLINE_HEADER))
+        """An answer in one of DIALECTS, streamed or whole; what cannot be honoured is refused before a model loads."""
+        record = record_of(request.scope)
+        record.told = True
+        body = await self.body(request)
+        model = self._models.find(body.get("model"))
+        record.model = model.name
+
+        async def read(context: int | None) -> Work:
+            work = await dialect(body, model.served, context)
+            jobs = within(work.jobs, request.headers.get(DEADLINE_HEADER))
+            record.stream, record.ids = work.stream, [job.request.id for job in jobs]
+            return replace(work, jobs=jobs)
+
+        work = await read(model.context)
+        again = read if model.context is None else None
         with ExitStack() as stack:
-            answers = Answers(self._engine, jobs, self._served.conversation.tokenizer, self._metrics)
+            timer = partial(self._metrics.timer, record)
+            answers = Coming(ask(self._models, model, work, again, timer), len(work.jobs))
             stack.callback(answers.close)
             if not work.stream:
                 return JSONResponse(work.writer.whole(await unless_gone(request.receive, answers.collect())))
@@ -72,118 +81,23 @@ class Api:
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens."""
-        return JSONResponse(await anthropic_messages.count(await self.body(request), self._served))
-
-    async def body(self, request: Request) -> dict[str, Any]:
-        """The JSON object that was sent."""
-        return await read_object(request, self._settings.body_mib << 20)
-
-    async def models(self, request: Request) -> Response:
-        """GET /v1/models."""
-        return JSONResponse({"object": "list", "data": [self._model()]})
-
-    async def model(self, request: Request) -> Response:
-        """GET /v1/models/NAME."""
-        self._served.check_name(request.path_params["name"])
-        return JSONResponse(self._model())
-
-    def _model(self) -> dict[str, Any]:
-        return {
-            "id": self._served.name,
-            "object": "model",
-            "created": self._served.created,
-            "owned_by": "strata",
-            "context_length": self._context,
-            "max_model_len": self._context,
-        }
-
-    async def health(self, request: Request) -> Response:
-        """GET /health: 200 when requests are taken, else 503 with the state."""
-        state = self._engine.state
-        if state is State.READY:
-            return JSONResponse({"status": "ok"})
-        body = {"status": state.value, "reason": self._engine.reason}
-        return JSONResponse(body, 503, {"Retry-After": "2"})
-
-    async def status(self, request: Request) -> Response:
-        """GET /v1/status: what runs, and how."""
-        engine = self._engine
-        ready = engine.ready
-        own: dict[str, Any] = {
-            "state": engine.state.value,
-            "reason": engine.reason,
-            "model": self._served.name,
-            "version": __version__,
-            "context": ready.context if ready is not None else None,
-            "requests": engine.running,
-            "restarts": engine.restarts,
-            "info": engine.info,
-            "sampling": self._served.sampling(),
-        }
-        if engine.state is State.READY:
-            found = await engine.status()
-            counts = {name: found[name] for name in ("running", "reading", "waiting", "queue_limit")}
-            own["concurrency"] = {**found["slots"], **counts}
-            own["memory"] = memory_of(found)
-            own["engine"] = dict(found)
-        return JSONResponse(own)
-
-    async def experts(self, request: Request) -> Response:
-        """GET /v1/experts: where every expert is, and how much each is used."""
-        return JSONResponse(dict(await self._engine.experts()))
-
-    async def timeline(self, request: Request) -> Response:
-        """GET /v1/timeline?since=SECOND: tokens, first tokens and gaps of the last minutes, second by second."""
-        asked = request.query_params.get("since", "0")
-        if not (asked.isascii() and asked.isdecimal() and len(asked) < 16):
-            raise ApiError(400, f"since must be a Unix time in whole seconds, found {asked[:40]!r}", "since")
-        now_s = time.time()
-        return JSONResponse({"now": now_s, "seconds": self._metrics.timeline.since(int(asked), now_s)})
-
-    async def vram(self, request: Request) -> Response:
-        """POST /v1/vram {"gib": X}: let experts take up to so much VRAM, and say what they take now."""
-        self._engine.require_ready()
-        fields = read_fields(await self.body(request), VramFields, {})
-        found = await self._engine.resize(int(fields.gib * 1024))
-        return JSONResponse({"gib": found["arena_mib"] / 1024})
-
-    async def metrics(self, request: Request) -> Response:
-        """GET /metrics, for Prometheus."""
-        engine = self._engine
-        status = await engine.status() if engine.state is State.READY else None
-        return Response(self._metrics.render(status, engine.restarts), media_type=metrics.TYPE)
-
-    async def slots(self, request: Request) -> Response:
-        """GET /slots: what every slot does."""
-        return JSONResponse(slots_of(await self._engine.status()))
+        body = await self.body(request)
+        return JSONResponse(await anthropic_messages.count(body, self._models.find(body.get("model")).served))
 
     async def tokenize(self, request: Request) -> Response:
         """POST /tokenize."""
         fields = read_fields(await self.body(request), TokenizeFields, {})
-        return JSONResponse(tokenize(fields, self._served, self._context))
+        model = self._models.find(fields.model)
+        return JSONResponse(tokenize(fields, model.served, model.context))
 
     async def detokenize(self, request: Request) -> Response:
         """POST /detokenize."""
-        return JSONResponse(detokenize(read_fields(await self.body(request), DetokenizeFields, {}), self._served))
+        fields = read_fields(await self.body(request), DetokenizeFields, {})
+        return JSONResponse(detokenize(fields, self._models.find(fields.model).served))
 
-    async def props(self, request: Request) -> Response:
-        """GET /props: the server's own settings, as llama.cpp's clients ask for them."""
-        slots = self._engine.info.get("batch_slots")
-        return JSONResponse(props(self._served, self._context, None if slots is None else int(slots)))
-
-    @property
-    def _context(self) -> int | None:
-        """Tokens of one conversation; None while the engine loads."""
-        ready = self._engine.ready
-        return ready.context if ready is not None else None
-
-    async def openapi(self, request: Request) -> Response:
-        """GET /openapi.json."""
-        return JSONResponse(document(prefix=request.scope.get("root_path", "")))
-
-    async def version(self, request: Request) -> Response:
-        """GET /version."""
-        return JSONResponse({"version": __version__})
+    async def body(self, request: Request) -> dict[str, Any]:
+        """The JSON object that was sent."""
+        return await read_object(request, self._settings.body_mib << 20)
 
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -193,14 +107,18 @@ def _guarded(endpoint: Endpoint) -> Endpoint:
     """`endpoint` with the project's errors as HTTP answers."""
 
     async def run(request: Request) -> Response:
+        record = record_of(request.scope)
         try:
             return await endpoint(request)
         except ApiError as error:
-            return error.response(request.url.path)
+            refused = error
         except StrataError as error:
-            return as_api_error(error).response(request.url.path)
+            refused = as_api_error(error)
         except ClientGoneError:
+            record.code = "gone"
             return Response(status_code=499)
+        record.code = refused.code or "refused"
+        return refused.response(request.url.path, record.id)
 
     return run
 
@@ -212,53 +130,55 @@ async def _http_error(request: Request, error: Exception) -> Response:
         405: f"{request.method} is not allowed on {request.url.path[:100]}",
     }
     code = {404: "not_found", 500: "internal"}.get(status)
-    answer = ApiError(status, texts.get(status, "internal error"), code=code).response(request.url.path)
+    record = record_of(request.scope)
+    record.code = code or "refused"
+    refused = ApiError(status, texts.get(status, "internal error"), code=code)
+    answer = refused.response(request.url.path, record.id)
     if isinstance(error, HTTPException) and error.headers:
         answer.headers.update(error.headers)  # Allow, of a method that is not allowed
     return answer
 
 
-def create_app(
-    served: ServedModel, engine: EngineProcess, settings: ServerSettings, start_engine: bool = True
-) -> Starlette:
-    """The application; it starts the engine with itself (unless told otherwise) and ends it in order."""
-    api = Api(served, engine, settings)
+def create_app(models: Models, settings: ServerSettings, log: Log) -> Starlette:
+    """The application; it starts the first model's engine with itself, and ends what is loaded in order."""
+    metrics = Metrics()
+    api, inspection, control = Api(models, settings, metrics), Inspection(models, metrics), Control(models)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        if start_engine:
-            engine.start()
+        models.start()
         try:
             yield
         finally:
-            await engine.stop()
-            await served.grammars.close()
+            await models.stop()
 
     post: dict[str, Endpoint] = {
         **{path: partial(api.generate, dialect) for path, dialect in DIALECTS.items()},
         "/v1/messages/count_tokens": api.count_tokens,
-        "/v1/vram": api.vram,
         "/tokenize": api.tokenize,
         "/detokenize": api.detokenize,
+        "/v1/load": control.load,
+        "/v1/unload": control.unload,
+        "/v1/vram": control.vram,
     }
     get = {
-        "/v1/models": api.models,
-        "/v1/models/{name:path}": api.model,
-        "/health": api.health,
-        "/v1/status": api.status,
-        "/v1/experts": api.experts,
-        "/v1/timeline": api.timeline,
-        "/slots": api.slots,
-        "/metrics": api.metrics,
-        "/version": api.version,
-        "/props": api.props,
-        "/openapi.json": api.openapi,
+        "/v1/models": inspection.models,
+        "/v1/models/{name:path}": inspection.model,
+        "/health": inspection.health,
+        "/v1/status": inspection.status,
+        "/v1/experts": inspection.experts,
+        "/v1/timeline": inspection.timeline,
+        "/slots": inspection.slots,
+        "/metrics": inspection.metrics,
+        "/version": inspection.version,
+        "/props": inspection.props,
+        "/openapi.json": inspection.openapi,
     }
     routes = [Route(path, _guarded(endpoint), methods=["POST"]) for path, endpoint in post.items()]
     routes += [Route(path, _guarded(endpoint), methods=["GET"]) for path, endpoint in get.items()]
     return Starlette(
         routes=[*routes, *page_routes()],
-        middleware=[Middleware(Guard, settings=settings)],
+        middleware=[Middleware(RequestLog, log=log), Middleware(Guard, settings=settings)],
         exception_handlers={HTTPException: _http_error, 500: _http_error},
         lifespan=lifespan,
     )

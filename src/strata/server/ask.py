@@ -13,7 +13,6 @@ from strata.chat.reader import Reading
 from strata.chat.shapes import Shape, Thinking, constraint, either, of_calls, of_strict_calls
 from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.formats import Format, check_length
 from strata.server.job import Job
@@ -49,14 +48,14 @@ class Ask:
     """Tokens of reasoning at most."""
 
 
-async def jobs_of(ask: Ask, served: ServedModel, engine: EngineProcess) -> list[Job]:
-    """The answers to make."""
+async def jobs_of(ask: Ask, served: ServedModel, context: int | None) -> list[Job]:
+    """The answers to make, in a `context` of so many tokens (None: not known yet)."""
     conversation = served.conversation
     box = ask.toolbox
     dialect = _dialect(ask, served)
     options = replace(ask.options, tools=[tool.written() for tool in box.tools]) if box.tools else ask.options
     prompt = await asyncio.to_thread(conversation.prompt, ask.turns, options)
-    room = max(1, engine.require_ready().context - len(prompt.tokens))
+    room = None if context is None else max(1, context - len(prompt.tokens))
     asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect, room)}
     if asked["constraint"] is not None and ask.ignore_end:
         raise ApiError(400, "ignore_eos cannot be combined with a form of the answer", "ignore_eos", "invalid_value")
@@ -69,7 +68,7 @@ async def jobs_of(ask: Ask, served: ServedModel, engine: EngineProcess) -> list[
     return [
         Job(
             Request(
-                engine.new_id(),
+                served.new_id(),
                 prompt.tokens,
                 ask.max_new,
                 served.params(asked, number),
@@ -96,7 +95,7 @@ def _dialect(ask: Ask, served: ServedModel) -> ToolDialect | None:
 
 
 async def _constraint(
-    ask: Ask, served: ServedModel, prompt: Prompt, dialect: ToolDialect | None, room: int
+    ask: Ask, served: ServedModel, prompt: Prompt, dialect: ToolDialect | None, room: int | None
 ) -> Constraint | None:
     """What the answer has to look like from its first token on, in a context that has `room` for so many; 400 when it
     cannot be compiled, or is longer than it may be.

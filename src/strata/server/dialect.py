@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from strata.chat.events import Delta, Done, Event
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.job import Job
 from strata.server.served import ServedModel
@@ -44,5 +43,8 @@ class Work:
     stream: bool
 
 
-Dialect: TypeAlias = Callable[[Mapping[str, Any], ServedModel, EngineProcess], Awaitable[Work]]
-"""Reads a request's body; ApiError or RequestError for what cannot be honoured."""
+Dialect: TypeAlias = Callable[[Mapping[str, Any], ServedModel, int | None], Awaitable[Work]]
+"""Reads a request's body, for a model whose context has so many tokens (None: it was never loaded yet).
+
+ApiError or RequestError for what cannot be honoured.
+"""

@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 from strata.core.errors import CapacityError, RequestError, StrataError, UnsupportedError
 from strata.engine.request import DeadlineError, QueueFullError
 from strata.server.departures import UNKNOWN_S
-from strata.server.engine_process import EngineAwayError
+from strata.server.replies import EngineAwayError
 
 ANTHROPIC_PATH = "/v1/messages"
 _ANTHROPIC = {
@@ -46,18 +46,18 @@ class ApiError(Exception):
         """`{"error": ...}`, OpenAI's."""
         return {"error": {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}}
 
-    def anthropic_body(self) -> dict[str, Any]:
+    def anthropic_body(self, request_id: str | None = None) -> dict[str, Any]:
         """`{"type": "error", "error": ...}`, Anthropic's; the field's name and the code stand beside its own fields."""
         kind = _ANTHROPIC.get(self.status, "invalid_request_error" if self.status < 500 else "api_error")
         error = {"type": kind, "message": self.message, "param": self.param, "code": self.code}
-        return {"type": "error", "error": error, "request_id": None}
+        return {"type": "error", "error": error, "request_id": request_id}
 
-    def response(self, path: str = "") -> JSONResponse:
+    def response(self, path: str = "", request_id: str | None = None) -> JSONResponse:
         """The HTTP answer to a request for `path`, which tells whose form is expected."""
         headers = {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
-        body = self.anthropic_body() if path.startswith(ANTHROPIC_PATH) else self.body()
+        body = self.anthropic_body(request_id) if path.startswith(ANTHROPIC_PATH) else self.body()
         return JSONResponse(body, self.status, headers)
 
 

@@ -1,7 +1,7 @@
 """Request fields that both OpenAI dialects share."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -140,9 +140,3 @@ def include_usage(fields: CommonFields) -> bool:
     if not isinstance(wanted, bool):
         raise ApiError(400, "stream_options.include_usage must be true or false", "stream_options", "invalid_value")
     return wanted
-
-
-class VramFields(msgspec.Struct, frozen=True):
-    """Body of POST /v1/vram."""
-
-    gib: Annotated[float, msgspec.Meta(ge=0.0, le=16384.0)]

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from strata.server.errors import ApiError
 from strata.server.pages import is_page
+from strata.server.request_log import record_of
 from strata.server.settings import ServerSettings
 
 OPEN_PATHS = frozenset(("/health",))
@@ -18,7 +19,7 @@ OPEN_PATHS = frozenset(("/health",))
 _LOCAL_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST",
-    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key, X-Strata-Deadline-S",
+    "Access-Control-Allow-Headers": "Authorization, Content-Type, X-Api-Key, X-Strata-Deadline-S, X-Request-Id",
     "Access-Control-Max-Age": "600",
 }
 
@@ -45,7 +46,8 @@ class Guard:
         shared = self._shared_headers(request)
         refused = self._refuse(request, listed=bool(shared))
         if refused is not None:
-            response: Response = refused.response(request.url.path)
+            record_of(scope).code = refused.code or "refused"
+            response: Response = refused.response(request.url.path, record_of(scope).id)
             response.headers.update(shared)
             await response(scope, receive, send)
             return
@@ -66,7 +68,9 @@ class Guard:
         origin = request.headers.get("origin", "").rstrip("/").lower()
         if origin not in self._settings.origins:
             return {}
-        return {"Access-Control-Allow-Origin": request.headers["origin"], "Vary": "Origin"}
+        shown = "X-Request-Id, Retry-After"
+        origin = request.headers["origin"]
+        return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": shown, "Vary": "Origin"}
 
     def _refuse(self, request: Request, listed: bool) -> ApiError | None:
         host = request.headers.get("host", "")

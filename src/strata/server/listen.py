@@ -1,5 +1,7 @@
 """Listening: a socket taken before anything else is started, and an end in order."""
 
+import asyncio
+import contextlib
 import signal
 import socket
 from types import FrameType
@@ -8,7 +10,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from strata.core.errors import UsageError
-from strata.server.engine_process import EngineProcess
+from strata.core.log import Log
+from strata.server.models import Models
 from strata.server.settings import ServerSettings
 
 BACKLOG = 2048
@@ -40,9 +43,13 @@ def url_of(taken: socket.socket) -> str:
 
 
 class Listener(uvicorn.Server):
-    """Serves `app`; at the end the engine goes first, so that open answers are told before they are cut."""
+    """Serves `app`. At the end the engine goes first, so that open answers are told before they are cut.
 
-    def __init__(self, app: Starlette, engine: EngineProcess) -> None:
+    SIGTERM lets what runs come to its end for `drain_s`, while new requests are sent away; another signal, or SIGINT,
+    does not wait.
+    """
+
+    def __init__(self, app: Starlette, models: Models, log: Log, drain_s: float = 0.0) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -53,17 +60,45 @@ class Listener(uvicorn.Server):
                 server_header=False,
             )
         )
-        self._engine = engine
+        self._models = models
+        self._log = log
+        self._drain_s = drain_s
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining: asyncio.Task[None] | None = None
+        self._signals = 0
         self.interrupted = False
         """SIGINT was the reason to end."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A first signal ends in order, a second SIGINT at once."""
+        """A first SIGTERM drains, a first SIGINT or a second signal ends in order, one more SIGINT at once."""
+        self._signals += 1
         self.interrupted = self.interrupted or sig == signal.SIGINT
+        if self._signals == 1 and sig == signal.SIGTERM and self._loop is not None:
+            self._loop.call_soon_threadsafe(self.drain)
+            return
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
+    def drain(self) -> None:
+        """Send new requests away, and end when what runs has ended, or after `drain_s`."""
+        self._models.close()
+        self._draining = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        engine = self._models.engine
+        if engine is not None and engine.running:
+            self._log.info("draining", requests=engine.running, seconds=self._drain_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._drain_s):
+                await self._models.drained()
+        self.should_exit = True
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the engine, then the connections."""
-        await self._engine.stop()
+        await self._models.stop()
         await super().shutdown(sockets)

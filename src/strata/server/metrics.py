@@ -7,9 +7,11 @@ which Prometheus takes for a restart.
 import time
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.registry import Collector
 
 from strata.engine.events import Finished
 from strata.server.engine_metrics import EngineCounters, Status
+from strata.server.request_log import Record
 from strata.server.timeline import Timeline
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,27 +41,30 @@ class Metrics:
     def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
         return Histogram(f"strata_{name}_seconds", text, buckets=buckets, registry=self.registry)
 
-    def timer(self) -> "AnswerTimer":
-        """For one answer, from now on."""
-        return AnswerTimer(self)
+    def timer(self, record: Record) -> "AnswerTimer":
+        """For one answer of a request, from now on."""
+        return AnswerTimer(self, record)
 
-    def render(self, status: Status | None, restarts: int) -> bytes:
+    def render(self, status: Status | None, restarts: int, *others: Collector) -> bytes:
         """The scrape; `status` is the engine's, None while there is none."""
         engine = CollectorRegistry()
-        engine.register(EngineCounters(status, restarts))
+        for each in (EngineCounters(status, restarts), *others):
+            engine.register(each)
         return generate_latest(self.registry) + generate_latest(engine)
 
 
 class AnswerTimer:
     """Times one answer's tokens."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, record: Record) -> None:
         self._metrics = metrics
+        self._record = record
         self._last_s = time.perf_counter()
         self._tokens = 0
 
     def token(self) -> None:
         """A token came."""
+        self._record.token()
         now_s = time.perf_counter()
         metrics, waited_s = self._metrics, now_s - self._last_s
         if self._tokens:
@@ -72,6 +77,7 @@ class AnswerTimer:
 
     def ended(self, reason: str, counts: Finished | None) -> None:
         """The answer is over: stop, length, deadline, cancel or error; `counts` as far as the engine said them."""
+        self._record.ended(reason, counts)
         metrics = self._metrics
         metrics.ended.labels(reason).inc()
         if counts is not None:

@@ -10,7 +10,6 @@ from strata.server.body import read_fields
 from strata.server.chat_messages import Message, turns_of
 from strata.server.chat_writer import ChatWriter
 from strata.server.dialect import Work
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import (
     CommonFields,
@@ -102,14 +101,14 @@ def template_options(fields: ChatFields, source: str) -> TemplateOptions:
     return by_effort(fields.reasoning_effort, "reasoning_effort", source, extra)
 
 
-async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/chat/completions."""
     fields = read_fields(value, ChatFields, UNBUILT)
     served.check_name(fields.model)
     with_usage = include_usage(fields)
     ask = _ask(fields, served)
     writer = ChatWriter(served.name, int(time.time()), fields.logprobs, with_usage)
-    return Work(await jobs_of(ask, served, engine), writer, fields.stream)
+    return Work(await jobs_of(ask, served, context), writer, fields.stream)
 
 
 def _ask(fields: ChatFields, served: ServedModel) -> Ask:

@@ -14,7 +14,6 @@ from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
 from strata.server.body import read_fields
 from strata.server.dialect import Work
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import CommonFields, answer_tokens, choices, form_of, include_usage, sampling, stops, terms
 from strata.server.formats import Format, check_length
@@ -42,7 +41,7 @@ class CompletionFields(CommonFields, kw_only=True):
     logprobs: int | None = None
 
 
-async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/completions."""
     fields = read_fields(value, CompletionFields, UNBUILT)
     served.check_name(fields.model)
@@ -50,9 +49,9 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
     prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
     writer = CompletionWriter(served, fields, int(time.time()), with_usage)
     most = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
-    room = max(1, engine.require_ready().context - max(map(len, prompts)))
-    must = await constraint_of(form_of(fields), served, room if most is None else most)
-    jobs = jobs_of(fields, prompts, served, engine, must)
+    if most is None and context is not None:
+        most = max(1, context - max(map(len, prompts)))
+    jobs = jobs_of(fields, prompts, served, await constraint_of(form_of(fields), served, most))
     return Work(jobs, writer, fields.stream)
 
 
@@ -73,7 +72,7 @@ def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int
     return prompts
 
 
-async def constraint_of(form: Format | None, served: ServedModel, most: int) -> Constraint | None:
+async def constraint_of(form: Format | None, served: ServedModel, most: int | None) -> Constraint | None:
     """What an answer of at most `most` tokens has to look like; 400 when it cannot be compiled, or is too long."""
     made = None if form is None else constraint(form.shape, "no", None, most)
     if form is not None and made is not None:
@@ -88,7 +87,6 @@ def jobs_of(
     fields: CompletionFields,
     prompts: Sequence[tuple[int, ...]],
     served: ServedModel,
-    engine: EngineProcess,
     must: Constraint | None,
 ) -> list[Job]:
     """The answers to make: n for every prompt, prompt by prompt."""
@@ -107,7 +105,7 @@ def jobs_of(
     return [
         Job(
             Request(
-                engine.new_id(),
+                served.new_id(),
                 tokens,
                 max_new,
                 served.params(asked, i),

@@ -11,7 +11,6 @@ from strata.server import body
 from strata.server.ask import Ask, jobs_of
 from strata.server.body import read_fields
 from strata.server.dialect import Work
-from strata.server.engine_process import EngineProcess
 from strata.server.errors import ApiError
 from strata.server.fields import answer_tokens, budget
 from strata.server.formats import of_response_format
@@ -85,7 +84,7 @@ class ResponseFields(msgspec.Struct, kw_only=True):
     seed: int | None = None
 
 
-async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProcess) -> Work:
+async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/responses."""
     for name, why in WHY.items():
         if value.get(name) not in (None, False):
@@ -113,7 +112,7 @@ async def read(value: Mapping[str, Any], served: ServedModel, engine: EngineProc
         form=of_response_format(form, "text.format"),
         budget=budget(fields.thinking_budget, "thinking_budget"),
     )
-    jobs = await jobs_of(ask, served, engine)
+    jobs = await jobs_of(ask, served, context)
     told = Told(
         model=served.name,
         created=int(time.time()),

@@ -8,7 +8,7 @@ import msgspec
 
 from strata import __version__
 from strata.server.anthropic_messages import CountFields, MessageFields
-from strata.server.fields import VramFields
+from strata.server.control import LoadFields, UnloadFields, VramFields
 from strata.server.openai_chat import ChatFields
 from strata.server.openai_completions import CompletionFields
 from strata.server.openai_responses import ResponseFields
@@ -39,8 +39,10 @@ PATHS = (
     Path("/v1/responses", "post", "OpenAI's responses, without memory.", ResponseFields, streams=True),
     Path("/v1/messages", "post", "Messages, in Anthropic's form.", MessageFields, streams=True),
     Path("/v1/messages/count_tokens", "post", "Tokens of a prompt, in Anthropic's form.", CountFields),
-    Path("/v1/models", "get", "The model that is served."),
-    Path("/v1/models/{name}", "get", "The same by its name."),
+    Path("/v1/models", "get", "The models that are served, and which of them is loaded."),
+    Path("/v1/models/{name}", "get", "One of them by its name."),
+    Path("/v1/load", "post", "Load a model in place of the one that is loaded.", LoadFields),
+    Path("/v1/unload", "post", "Unload the model; the next request loads it again.", UnloadFields),
     Path("/v1/status", "get", "What runs, how, and why so."),
     Path("/v1/experts", "get", "Where every expert is, and how much each is used."),
     Path("/v1/timeline", "get", "Tokens, first tokens and gaps of the last minutes."),

@@ -1,8 +1,9 @@
 """What the server serves: one model's names, its way of writing chats, and the defaults of its requests."""
 
 import dataclasses
+import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,12 @@ class ServedModel:
     """Of a request that names none; None = a new one each time."""
     aliases: frozenset[str] = field(default=frozenset((DEFAULT_NAME,)))
     grammars: GrammarChecker = field(default_factory=GrammarChecker, compare=False)
+    numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1), compare=False)
+    """Of its requests."""
+
+    def new_id(self) -> str:
+        """The name of a request to the engine, which none had before."""
+        return f"r{next(self.numbers)}"
 
     def check_name(self, asked: str | None) -> None:
         """404 unless the request means this model."""

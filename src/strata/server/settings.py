@@ -16,7 +16,26 @@ class ServerSettings:
     api_key: str | None = setting(None, "Key that clients must send.", absent="none")
     insecure: bool = setting(False, "Allow a wider bind without a key.", kind="switch")
     allow_origin: str = setting("", "Web origins (comma-separated) that may call the server from a browser.")
-    alias: str | None = setting(None, "The model's name for clients; file = the file's name.", absent="file")
+    alias: str | None = setting(
+        None,
+        "The models' names for clients, comma-separated in the order of the models; file = the files' names.",
+        absent="file",
+        aliases=("model_name",),
+    )
+    idle_unload: float = setting(
+        0.0,
+        "Seconds without a request after which the model is unloaded, the next request loads it again; 0 = never.",
+        kind="number",
+        low=0.0,
+        high=1e9,
+    )
+    drain_seconds: float = setting(
+        20.0,
+        "Seconds that running answers have to come to their end after SIGTERM; a second signal ends them at once.",
+        kind="number",
+        low=0.0,
+        high=86_400.0,
+    )
     body_mib: int = setting(32, "Largest request body in MiB.", kind="integer", low=1, high=4096)
     keep_alive_s: float = setting(
         5.0, "Seconds of silence after which a stream gets a comment line.", kind="number", low=0.05, high=3600.0

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strata.core.errors import StrataError
-from strata.server.answers import Answers, Lot
+from strata.server.answers import Lot
+from strata.server.coming import Coming
 from strata.server.dialect import Writer
 from strata.server.errors import ApiError, as_api_error
 from strata.server.sse import KEEP_ALIVE
@@ -45,7 +46,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, answers: Answers, first: Lot, writer: Writer, keep_alive_s: float) -> None:
+    def __init__(self, answers: Coming, first: Lot, writer: Writer, keep_alive_s: float) -> None:
         """`first` was taken from `answers` already, which are closed here at the end, however it comes."""
         self.status_code = 200
         self.background = None
