@@ -1,8 +1,9 @@
 """Units of device kernels compiled ahead, on several threads, so that a first start does not stop at each of them."""
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 
 from strata.kernels.device_source import units
 from strata.quant.formats import FORMATS
@@ -36,39 +37,59 @@ def is_for(unit: str, formats: set[str], codes: set[str]) -> bool:
 
 
 class Compiling:
-    """Makes cubins ahead. What is asked for before its turn is made at once by the thread that asks."""
+    """Makes cubins ahead. What is asked for before its turn is made at once by the thread that asks.
+
+    When the program ends, what is being made is awaited and nothing more is begun: a pool of concurrent.futures would
+    work off its whole queue first (a minute after the answer of a first `strata run`).
+    """
 
     def __init__(self, make: Callable[[str], bytes], workers: int) -> None:
         """`make` gives a unit's cubin, from any thread."""
         self.make = make
-        self.pool = ThreadPoolExecutor(workers, "compiling")
+        self.workers = workers
         self.begun: dict[str, Future[bytes]] = {}
+        self.waiting: deque[str] = deque()
+        self.threads: list[threading.Thread] = []
         self.lock = threading.Lock()
 
     def begin(self, wanted: Iterable[str]) -> None:
         """Compile these, in this order, while the caller goes on."""
         with self.lock:
-            for unit in wanted:
-                if unit not in self.begun:
-                    self.begun[unit] = self.pool.submit(self.make, unit)
+            new = [unit for unit in dict.fromkeys(wanted) if unit not in self.begun]
+            self.begun |= {unit: Future() for unit in new}
+            self.waiting += new
+            self.threads = [thread for thread in self.threads if thread.is_alive()]
+            for _ in range(min(self.workers - len(self.threads), len(self.waiting))):
+                self.threads.append(threading.Thread(target=self._work, name="compiling"))
+                self.threads[-1].start()
 
     def cubin(self, unit: str) -> bytes:
         """The unit's cubin; what `make` raises, when it did."""
         with self.lock:
             ahead = self.begun.get(unit)
-        if ahead is None or ahead.cancel():
+        if ahead is None or ahead.cancel() or ahead.cancelled():
             return self.make(unit)
         return ahead.result()
 
     def wait(self, wanted: Iterable[str], told: Told) -> None:
         """Until these have been made; what `make` raises, when it did for one of them."""
         with self.lock:
-            waited = [self.begun[unit] for unit in wanted if unit in self.begun and not self.begun[unit].cancelled()]
+            waited = [self.begun[unit] for unit in wanted if unit in self.begun]
         for done, ahead in enumerate(as_completed(waited), 1):
             if not ahead.cancelled():  # who asked for it meanwhile makes it
                 ahead.result()
             told(done, len(waited))
 
-    def close(self) -> None:
-        """Begin nothing more."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
+    def _work(self) -> None:
+        while threading.main_thread().is_alive():
+            with self.lock:
+                if not self.waiting:
+                    return
+                unit = self.waiting.popleft()
+                ahead = self.begun[unit]
+            if not ahead.set_running_or_notify_cancel():
+                continue
+            try:
+                ahead.set_result(self.make(unit))
+            except BaseException as error:  # noqa: BLE001 - whoever asks for the unit gets it
+                ahead.set_exception(error)

@@ -1,5 +1,7 @@
 """Kernels compiled ahead: which, in which order, and what becomes of one that is asked for before its turn."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -26,7 +28,6 @@ def test_units_are_made_beside_the_caller_and_once():
     told = []
     compiling.wait(["a", "b", "c", "never begun"], lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)] and compiling.cubin("b") == b"b" and sorted(made) == ["a", "b", "c"]
-    compiling.close()
 
 
 def test_what_waits_for_its_turn_is_made_by_who_asks():
@@ -45,7 +46,6 @@ def test_what_waits_for_its_turn_is_made_by_who_asks():
     go_on.set()
     assert compiling.cubin("slow") == b"slow" and by["slow"].startswith("compiling")
     compiling.wait(["slow", "queued"], lambda done, total: None)
-    compiling.close()
 
 
 def test_a_unit_that_does_not_compile_says_so_to_who_waits_and_who_asks():
@@ -58,4 +58,26 @@ def test_a_unit_that_does_not_compile_says_so_to_who_waits_and_who_asks():
         compiling.wait(["bad"], lambda done, total: None)
     with pytest.raises(RuntimeError, match="bad: no such instruction"):
         compiling.cubin("bad")
-    compiling.close()
+
+
+ENDING = """
+import threading, time
+from strata.kernels.compiling import Compiling
+
+def make(unit):
+    print("making", unit, flush=True)
+    began.set()
+    time.sleep(0.2)
+    return b""
+
+began = threading.Event()
+Compiling(make, 1).begin([str(i) for i in range(500)])
+began.wait()
+print("the program is done", flush=True)
+"""
+
+
+def test_a_program_that_ends_begins_nothing_more():
+    ran = subprocess.run([sys.executable, "-c", ENDING], capture_output=True, text=True, timeout=60, check=True)
+    said = ran.stdout.splitlines()
+    assert said[0] == "making 0" and "the program is done" in said and len(said) <= 4
