@@ -45,15 +45,18 @@ class Inspection:
             "owned_by": "strata",
             "context_length": context,
             "max_model_len": context,
-            "status": self._standing(model),
+            "status": {"value": self._models.state_of(model), **self._details(model)},
         }
 
-    def _standing(self, model: Model) -> dict[str, Any]:
-        value = self._models.state_of(model)
-        found: dict[str, Any] = {"value": value}
-        if value == "failed":
-            found["reason"] = model.failure
-        return found | (self._loading() or {}) if value == "loading" else found
+    def _state(self, model: Model) -> dict[str, Any]:
+        return {"name": model.name, "state": self._models.state_of(model), **self._details(model)}
+
+    def _details(self, model: Model) -> dict[str, Any]:
+        """What more there is to say of its state."""
+        state = self._models.state_of(model)
+        if state == "failed":
+            return {"reason": model.failure}
+        return (self._loading() or {}) if state == "loading" else {}
 
     def _loading(self) -> dict[str, Any] | None:
         """How far the model that loads is; None while nothing is known of that."""
@@ -76,7 +79,7 @@ class Inspection:
             "reason": models.reason,
             "loading": self._loading(),
             "model": model.name,
-            "models": [{"name": each.name, **self._standing(each)} for each in models.catalog.models],
+            "models": [self._state(each) for each in models.catalog.models],
             "waiting_for_model": models.waiting,
             "version": __version__,
             "context": model.context,

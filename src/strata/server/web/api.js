@@ -80,6 +80,12 @@ export async function getJson(path) {
   return (await request(path)).json();
 }
 
+/** Ask for a change; the answer's values. */
+export async function postJson(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  return (await request(path, { method: "POST", headers, body: JSON.stringify(body) })).json();
+}
+
 /** The chunks of a chat answer as they come. */
 export async function* streamChat(body, signal) {
   const options = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal };

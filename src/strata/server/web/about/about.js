@@ -4,6 +4,7 @@ import { access, address } from "../api.js";
 import { html } from "../html.js";
 import { copyWith } from "../lib/clipboard.js";
 import { number, plural } from "../lib/format.js";
+import { Models } from "../models.js";
 import { usePoller } from "../poller.js";
 import { serverStatus, troubleOf } from "../server_status.js";
 import { useId, useState } from "../vendor/hooks.js";
@@ -28,6 +29,7 @@ export function AboutPage() {
       ${value && html`<p class="hint">${facts(value)}</p>`}
       <div class="panels">
         <${Addresses} />
+        ${value && html`<${Models} value=${value} />`}
         <${Clients} model=${value?.model ?? "default"} />
         <${Settings} plan=${value?.engine?.plan} />
       </div>

@@ -2,6 +2,7 @@
 
 import { html } from "../html.js";
 import { Loading } from "../loading.js";
+import { Models } from "../models.js";
 import { usePoller } from "../poller.js";
 import { isComing, serverStatus, troubleOf } from "../server_status.js";
 import { Drafts } from "./drafts.js";
@@ -32,6 +33,7 @@ export function MonitorPage() {
           <${Kept} engine=${engine} />
         </div>
       `}
+      ${status.value && (!engine || status.value.models.length > 1) && html`<div class="panels"><${Models} value=${status.value} /></div>`}
     </div>
   `;
 }
