@@ -10,6 +10,7 @@ from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Ops
+from strata.kernels.views import HeadNorms
 
 
 def operations() -> list[str]:
@@ -35,6 +36,10 @@ def layers(ops: Ops) -> list[torch.Tensor]:
     pooled = ops.pool_blocks(raw, rows.slot, torch.zeros(4, dtype=torch.int32), 2)
     dense = ops.attention(q, keys, values, rows, 0.2)
     sparse = ops.sparse_attention(q, keys, values, rows, 0.2, positions, count)
+    turns = normal(6, 4, 8), normal(7, 4, 8)
+    norms = HeadNorms(normal(11, 32), normal(12, 32), 1e-6)
+    one_head = q[:, :1].contiguous()
+    inputs = ops.attention_inputs(q, one_head, normal(13, 4, 1, 32), norms, turns, "halves", keys, values, rows)
     history, state = torch.zeros(2, 3, 64), torch.zeros(2, 2, 16, 16)
     convolved = ops.causal_conv(x, normal(8, 64, 4), history, rows, 1)
     gates = normal(9, 4, 2).abs()
@@ -48,7 +53,17 @@ def layers(ops: Ops) -> list[torch.Tensor]:
     joined = ops.join([x.view(4, 2, 32)[:, 1], wide])
     blocks = ops.completed_blocks(rows.position, 2)
     angles = ops.rope_angles(rows.position, torch.tensor([1.0, 0.3], dtype=torch.float64))
-    found = [sums, *rates, wide, joined, *blocks, *angles]
+    found = [
+        *inputs,
+        *ops.add_norm(x, mixed, None, 1e-6),
+        *ops.stream_add_norm(x, mixed[:, :32].contiguous(), gates, 2.0, 3.0, None, 1e-6),
+        sums,
+        *rates,
+        wide,
+        joined,
+        *blocks,
+        *angles,
+    ]
     return [
         *found,
         dense,

@@ -8,7 +8,7 @@ import torch
 from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
-from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class Heard(Protocol):
@@ -56,6 +56,12 @@ class RecordingOps:
         """See Ops.rms_norm."""
         return self.inner.rms_norm(x, weight, eps, group)
 
+    def add_norm(
+        self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.add_norm."""
+        return self.inner.add_norm(x, y, weight, eps)
+
     def gated_norm(
         self,
         kind: Activation,
@@ -75,6 +81,21 @@ class RecordingOps:
     def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
         """See Ops.rope."""
         return self.inner.rope(x, cos, sin, layout)
+
+    def attention_inputs(  # noqa: PLR0913  the protocol's
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.attention_inputs."""
+        return self.inner.attention_inputs(q, k, v, norms, angles, layout, keys, values, rows)
 
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
@@ -158,6 +179,19 @@ class RecordingOps:
     ) -> torch.Tensor:
         """See Ops.stream_add."""
         return self.inner.stream_add(residual, y, gates, divisor, factor)
+
+    def stream_add_norm(
+        self,
+        residual: torch.Tensor,
+        y: torch.Tensor,
+        gates: torch.Tensor,
+        divisor: float,
+        factor: float,
+        weight: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.stream_add_norm."""
+        return self.inner.stream_add_norm(residual, y, gates, divisor, factor, weight, eps)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from strata.kernels import joined
 from strata.kernels.activate import cpu as activate_cpu
 from strata.kernels.attention import cpu as attention_cpu
 from strata.kernels.branch import Branch, Serial
@@ -26,7 +27,7 @@ from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.step_program import Workspace
 from strata.kernels.streams import cpu as streams_cpu
-from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class CpuOps:
@@ -59,6 +60,12 @@ class CpuOps:
         """See Ops.rms_norm."""
         return norm_cpu.rms_norm(self.native, x, weight, eps, group)
 
+    def add_norm(
+        self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.add_norm."""
+        return joined.add_norm(self, x, y, weight, eps)
+
     def gated_norm(
         self,
         kind: Activation,
@@ -78,6 +85,21 @@ class CpuOps:
     def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
         """See Ops.rope."""
         return rope_cpu.rope(self.native, x, cos, sin, layout)
+
+    def attention_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.attention_inputs."""
+        return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
 
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
@@ -157,6 +179,19 @@ class CpuOps:
     ) -> torch.Tensor:
         """See Ops.stream_add."""
         return streams_cpu.stream_add(self.native, residual, y, gates, divisor, factor)
+
+    def stream_add_norm(
+        self,
+        residual: torch.Tensor,
+        y: torch.Tensor,
+        gates: torch.Tensor,
+        divisor: float,
+        factor: float,
+        weight: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.stream_add_norm."""
+        return joined.stream_add_norm(self, residual, y, gates, divisor, factor, weight, eps)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

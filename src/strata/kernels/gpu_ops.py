@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from strata.kernels import joined
 from strata.kernels.activate import gpu as activate_gpu
 from strata.kernels.attention import gpu as attention_gpu
 from strata.kernels.branch import Branch, Serial
@@ -22,6 +23,7 @@ from strata.kernels.embed import gpu as embed_gpu
 from strata.kernels.experts import gpu as experts_gpu
 from strata.kernels.experts import prompt as experts_prompt
 from strata.kernels.experts.table import ExpertTable, table_of
+from strata.kernels.heads import gpu as heads_gpu
 from strata.kernels.linear import gpu as linear_gpu
 from strata.kernels.linear import prompt as linear_prompt
 from strata.kernels.native import remember
@@ -35,7 +37,7 @@ from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
-from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 WINDOW_ROWS = 32
 """Rows of a step up to which kernels are made for few rows; more are a prompt's. The bits are the same."""
@@ -79,6 +81,14 @@ class GpuOps:
         """See Ops.rms_norm."""
         return norm_gpu.rms_norm(self.device, x, weight, eps, group)
 
+    def add_norm(
+        self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.add_norm."""
+        if len(x) > WINDOW_ROWS or not norm_gpu.adds(x.shape[-1]):
+            return joined.add_norm(self, x, y, weight, eps)
+        return norm_gpu.add_norm(self.device, x, y, weight, eps)
+
     def gated_norm(
         self,
         kind: Activation,
@@ -98,6 +108,23 @@ class GpuOps:
     def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
         """See Ops.rope."""
         return rope_gpu.rope(self.device, x, cos, sin, layout)
+
+    def attention_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.attention_inputs."""
+        if len(q) > WINDOW_ROWS or q.shape[-1] > heads_gpu.MOST_DIMS:
+            return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
+        return heads_gpu.attention_inputs(self.device, q, k, v, norms, angles, layout, keys, values, rows)
 
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
@@ -182,6 +209,21 @@ class GpuOps:
     ) -> torch.Tensor:
         """See Ops.stream_add."""
         return streams_gpu.stream_add(self.device, residual, y, gates, divisor, factor)
+
+    def stream_add_norm(
+        self,
+        residual: torch.Tensor,
+        y: torch.Tensor,
+        gates: torch.Tensor,
+        divisor: float,
+        factor: float,
+        weight: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.stream_add_norm."""
+        if len(y) > WINDOW_ROWS or not norm_gpu.adds(y.shape[-1]):
+            return joined.stream_add_norm(self, residual, y, gates, divisor, factor, weight, eps)
+        return streams_gpu.stream_add_norm(self.device, residual, y, gates, divisor, factor, weight, eps)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

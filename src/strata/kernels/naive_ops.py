@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
+from strata.kernels import joined
 from strata.kernels.activate import naive as activate_naive
 from strata.kernels.attention import naive as attention_naive
 from strata.kernels.branch import Branch, Serial
@@ -24,7 +25,7 @@ from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import naive as streams_naive
-from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class NaiveOps:
@@ -54,6 +55,12 @@ class NaiveOps:
         """See Ops.rms_norm."""
         return norm_naive.rms_norm(x, weight, eps, group)
 
+    def add_norm(
+        self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.add_norm."""
+        return joined.add_norm(self, x, y, weight, eps)
+
     def gated_norm(
         self,
         kind: Activation,
@@ -73,6 +80,21 @@ class NaiveOps:
     def rope(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, layout: RopeLayout) -> torch.Tensor:
         """See Ops.rope."""
         return rope_naive.rope(x, cos, sin, layout)
+
+    def attention_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.attention_inputs."""
+        return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
 
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
@@ -152,6 +174,19 @@ class NaiveOps:
     ) -> torch.Tensor:
         """See Ops.stream_add."""
         return streams_naive.stream_add(residual, y, gates, divisor, factor)
+
+    def stream_add_norm(
+        self,
+        residual: torch.Tensor,
+        y: torch.Tensor,
+        gates: torch.Tensor,
+        divisor: float,
+        factor: float,
+        weight: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See Ops.stream_add_norm."""
+        return joined.stream_add_norm(self, residual, y, gates, divisor, factor, weight, eps)
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """See Ops.row_dot."""

@@ -14,7 +14,7 @@ import torch
 
 from strata.kernels.branch import Branch
 from strata.kernels.step_program import Workspace
-from strata.kernels.views import DrawRows, ExpertBank, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
 RopeLayout = Literal["halves", "pairs"]
@@ -58,6 +58,12 @@ class Ops(Protocol):
         """
         ...
 
+    def add_norm(
+        self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(x + y, rms_norm of that): x, y [T, D], the mean over all of a row. As kernels/joined.py."""
+        ...
+
     def gated_norm(
         self,
         kind: Activation,
@@ -82,6 +88,25 @@ class Ops(Protocol):
 
         halves: dim i with i + r/2; pairs: dim 2i with 2i + 1. y_a = a cos - b sin, y_b = b cos + a sin, each product
         rounded once, then one rounding for the sum.
+        """
+        ...
+
+    def attention_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Queries and keys [T, heads, d], normed per head and rotated; the keys and v are put at the rows' entries.
+
+        q [T, heads, d] may be a view of which only a head's values are neighbours; k, v [T, kv_heads, d]; `angles` as
+        `rope` takes them. As kernels/joined.py.
         """
         ...
 
@@ -204,6 +229,19 @@ class Ops(Protocol):
 
         residual [T, n * H], y [T, H], gates [T, n] -> [T, n * H].
         """
+        ...
+
+    def stream_add_norm(
+        self,
+        residual: torch.Tensor,
+        y: torch.Tensor,
+        gates: torch.Tensor,
+        divisor: float,
+        factor: float,
+        weight: torch.Tensor | None,
+        eps: float,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """(stream_add of the first five, rms_norm of each of its streams). As kernels/joined.py."""
         ...
 
     def row_dot(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

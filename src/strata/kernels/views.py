@@ -52,6 +52,15 @@ class Rows:
     held: torch.Tensor | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class HeadNorms:
+    """Norms over each head's values: `x / sqrt(mean(x^2) + eps) * weight` with weights [d] of queries and of keys."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    eps: float
+
+
 def held_flags(rows: Rows) -> list[bool]:
     """Of every segment whether it is held."""
     return [False] * len(rows.segments) if rows.held is None else [bool(held) for held in rows.held.tolist()]

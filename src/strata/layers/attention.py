@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from strata.kernels.ops import Ops
-from strata.kernels.views import Weight
+from strata.kernels.views import HeadNorms, Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
 from strata.layers.rope import Rope
@@ -42,15 +42,11 @@ class Attention:
         assert state.keys is not None and state.values is not None
         q, k, v, *index = ops.linear(x, (self.q, self.k, self.v, *(self.indexer.inputs if self.indexer else ())))
         q, gate = self.split_gate(ops, q)
-        k = k.view(-1, self.kv_heads, self.head_dim)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(ops, q), self.k_norm(ops, k)
-        angles = batch.angles(self.rope)
-        q, k = ops.rope(q, *angles, self.rope.layout), ops.rope(k, *angles, self.rope.layout)
+        k, v = (each.view(-1, self.kv_heads, self.head_dim) for each in (k, v))
+        angles, layout = batch.angles(self.rope), self.rope.layout
+        q, k = ops.attention_inputs(q, k, v, self.norms, angles, layout, state.keys, state.values, rows)
         batch.report(f"{self.name}.q", y=q)
         batch.report(f"{self.name}.k", y=k)
-        ops.cache_write(state.keys, rows.slot, rows.position, k)
-        ops.cache_write(state.values, rows.slot, rows.position, v.view(-1, self.kv_heads, self.head_dim))
         scale = 1.0 / math.sqrt(self.head_dim)
         if self.indexer is None:
             o = ops.attention(q, state.keys, state.values, rows, scale)
@@ -65,10 +61,16 @@ class Attention:
         batch.report(self.name, x=x, y=y)
         return y
 
+    @property
+    def norms(self) -> HeadNorms | None:
+        """Of queries and keys, by their eps."""
+        if self.q_norm is None or self.k_norm is None:
+            return None
+        return HeadNorms(self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
+
     def split_gate(self, ops: Ops, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """W_q x -> (queries [T, heads, d], gate [T, heads * d] or None)."""
+        """W_q x -> (queries [T, heads, d], a view; gate [T, heads * d] or None)."""
         if not self.gated:
             return q.view(-1, self.heads, self.head_dim), None
         both = q.view(-1, self.heads, 2, self.head_dim)
-        queries = ops.join([both[:, :, 0]]).view(-1, self.heads, self.head_dim)
-        return queries, ops.join([both[:, :, 1]])
+        return both[:, :, 0], ops.join([both[:, :, 1]])

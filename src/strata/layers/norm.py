@@ -18,6 +18,10 @@ class RmsNorm:
     def __call__(self, ops: Ops, x: torch.Tensor) -> torch.Tensor:
         return ops.rms_norm(x, self.weight, self.eps, self.group)
 
+    def added(self, ops: Ops, x: torch.Tensor, y: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """(x + y, its norm) of x [T, group] and y like it; None: nothing is added."""
+        return (x, self(ops, x)) if y is None else ops.add_norm(x, y, self.weight, self.eps)
+
     def gated(self, ops: Ops, kind: Activation, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """kind(gate) * y, in the shape of `gate` [T, D]."""
         return ops.gated_norm(kind, gate, x, self.weight, self.eps, self.group)

@@ -78,10 +78,13 @@ class Block:
     ffn_norm: RmsNorm
     ffn: Moe | Dense
 
-    def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
-        """x [T, hidden] -> [T, hidden]"""
+    def __call__(self, x: torch.Tensor, y: torch.Tensor | None, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """Residual x [T, hidden] and what is still to be added to it (None: nothing) -> the same after the layer.
+
+        An addition goes with the norm that follows.
+        """
         states = batch.states
-        normed = self.attn_norm(batch.ops, x)
+        x, normed = self.attn_norm.added(batch.ops, x, y)
         batch.report(f"{self.name}.attn_norm", x=x, y=normed)
         state = states.layers[self.index]
         if isinstance(self.mixer, Attention):
@@ -89,10 +92,9 @@ class Block:
         else:
             journal = states.journal.layers[self.index] if states.journaling else None
             mixed = self.mixer(normed, batch, state, journal)
-        x = batch.ops.add(x, mixed)
-        normed = self.ffn_norm(batch.ops, x)
+        x, normed = self.ffn_norm.added(batch.ops, x, mixed)
         batch.report(f"{self.name}.ffn_norm", x=x, y=normed)
-        return batch.ops.add(x, self.ffn(normed, batch))
+        return x, self.ffn(normed, batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +114,10 @@ class PreNormModel:
         """See `Model.trunk`; the residual is [T, hidden] before the final norm."""
         x = batch.ops.embed(batch.tokens, (self.embedding,))
         batch.report("embed", y=x)
+        y: torch.Tensor | None = None
         for block in self.blocks:
-            x = block(x, batch)
-        return x
+            x, y = block(x, y, batch)
+        return x if y is None else batch.ops.add(x, y)
 
     def head(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `Model.head`."""

@@ -54,7 +54,7 @@ class HybridHead:
         ops = batch.ops
         embedded = self.embedding_norm(ops, ops.embed(batch.tokens, (self.embedding,)))
         (x,) = ops.linear(ops.join([embedded, self.hidden_norm(ops, hidden)]), (self.fuse,))
-        return self.norm(ops, self.block(x, batch))
+        return self.norm.added(ops, *self.block(x, None, batch))[1]
 
     def logits(self, hidden: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `DraftHead.logits`."""

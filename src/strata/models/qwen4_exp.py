@@ -22,7 +22,7 @@ from strata.kernels.views import NgramHash, Weight
 from strata.layers.attention import Attention
 from strata.layers.batch import Batch
 from strata.layers.delta_net import DeltaNet
-from strata.layers.hyper import HyperRead
+from strata.layers.hyper import HyperRead, Unwritten
 from strata.layers.moe import Moe
 from strata.layers.ngram import NgramEmbedding
 from strata.layers.norm import RmsNorm
@@ -88,21 +88,21 @@ class ExpBlock:
     ffn_hyper: HyperRead
     moe: Moe
 
-    def __call__(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
+    def __call__(self, residual: torch.Tensor | Unwritten, batch: Batch) -> Unwritten:
         """R [T, n * hidden] -> R"""
         states = batch.states
         state = states.layers[self.index]
         journal = states.journal.layers[self.index] if states.journaling else None
         if self.ngram is not None:
-            residual = self.ngram(residual, batch, state, journal)
-        mixed, gates = self.attn_hyper.read(residual, batch)
+            written = residual.written(batch) if isinstance(residual, Unwritten) else residual
+            residual = self.ngram(written, batch, state, journal)
+        residual, mixed, gates = self.attn_hyper.read(residual, batch)
         if isinstance(self.mixer, Attention):
             y = self.mixer(mixed, batch, state)
         else:
             y = self.mixer(mixed, batch, state, journal)
-        residual = self.attn_hyper.write(residual, y, gates, batch)
-        mixed, gates = self.ffn_hyper.read(residual, batch)
-        return self.ffn_hyper.write(residual, self.moe(mixed, batch), gates, batch)
+        residual, mixed, gates = self.ffn_hyper.read(Unwritten(self.attn_hyper, residual, y, gates), batch)
+        return Unwritten(self.ffn_hyper, residual, self.moe(mixed, batch), gates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +123,10 @@ class ExpModel:
         """See `Model.trunk`."""
         x = batch.ops.embed(batch.tokens, (self.embedding,))
         batch.report("embed", y=x)
-        residual = batch.ops.join([x] * self.streams)
+        residual: torch.Tensor | Unwritten = batch.ops.join([x] * self.streams)
         for block in self.blocks:
             residual = block(residual, batch)
-        return residual
+        return residual.written(batch) if isinstance(residual, Unwritten) else residual
 
     def head(self, residual: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `Model.head`."""

@@ -59,7 +59,7 @@ class ExpHead:
         streams = self.hidden_norm(ops, hidden).view(-1, self.streams, self.hidden)
         pairs = [part for s in range(self.streams) for part in (embedded, streams[:, s])]
         (x,) = ops.linear(ops.join(pairs).view(-1, 2 * self.hidden), (self.fuse,))
-        return self.block(x.view(-1, self.width), batch)
+        return self.block(x.view(-1, self.width), batch).written(batch)
 
     def logits(self, hidden: torch.Tensor, batch: Batch) -> torch.Tensor:
         """See `DraftHead.logits`."""

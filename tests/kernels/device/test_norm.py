@@ -5,7 +5,9 @@ import torch
 
 from kernels.device.device_cases import on_device
 from kernels.layer_cases import normal, same_bits
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
+from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.norm import gpu, naive
 from strata.kernels.ops import Activation
 
@@ -20,6 +22,18 @@ def test_rms_norm(rows: int, width: int, group: int, many: int, monkeypatch: pyt
     x = normal(1, rows, width)
     for weight in (None, normal(2, width), normal(3, group)):
         on_device(lambda d, w=weight: [gpu.rms_norm(d, x, w, 1e-6, group)], [naive.rms_norm(x, weight, 1e-6, group)])
+
+
+@pytest.mark.parametrize(("rows", "width"), [(3, 544), (1, 2048), (1, 10500), (2, 300)])
+def test_add_norm(rows: int, width: int) -> None:
+    x, y, naive_ops = normal(1, rows, width), normal(2, rows, width), NaiveOps()
+    for weight in (None, normal(3, width)):
+        expected = naive_ops.add_norm(x, y, weight, 1e-6)
+        on_device(lambda d, w=weight: GpuOps(d).add_norm(x, y, w, 1e-6), expected)
+    device = HostDevice()
+    total, normed = GpuOps(device).add_norm(x, y.flip(1).contiguous(), weight, 1e-6)
+    assert device.launches == (1 if gpu.adds(width) else 2)
+    assert not same_bits(total, expected[0]) and not same_bits(normed, expected[1])
 
 
 @pytest.mark.parametrize("kind", gpu.GATED)

@@ -9,7 +9,7 @@ from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.ngram import naive
 from strata.layers.attention import Attention
 from strata.layers.delta_net import DeltaNet, PackedInputs
-from strata.layers.hyper import HyperRead
+from strata.layers.hyper import HyperRead, Unwritten
 from strata.layers.moe import SharedExpert
 from strata.layers.ngram import NgramEmbedding
 from strata.layers.rope import Rope
@@ -98,8 +98,7 @@ def shared_expert_forgotten(patch: Patch) -> None:
 
 
 def hyper_without_division_before_silu(patch: Patch) -> None:
-    def mix(self, residual, ops, weights):
-        normed = self.norm(ops, residual)
+    def mix(self, normed, ops, weights):
         low, *others = ops.linear(normed, weights)
         (gate,) = ops.linear(ops.activate("silu", low), (self.up,))
         return ops.stream_mix(gate, normed, self.streams), tuple(others)
@@ -115,8 +114,15 @@ def hyper_injection(factor: float, divide: bool):
             return y
 
         patch.setattr(HyperRead, "write", write)
+        patch.setattr(Unwritten, "normed", written_first)
 
     return plant
+
+
+def written_first(self, norm, batch):
+    """What is written goes through the planted `write`."""
+    y = self.written(batch)
+    return y, norm(batch.ops, y)
 
 
 def hyper_write_onto_normed_streams(patch: Patch) -> None:
@@ -126,12 +132,13 @@ def hyper_write_onto_normed_streams(patch: Patch) -> None:
         return honest(self, self.norm(batch.ops, residual), block, gates, batch)
 
     patch.setattr(HyperRead, "write", write)
+    patch.setattr(Unwritten, "normed", written_first)
 
 
 def residual_dropped_after_the_mixer(patch: Patch) -> None:
-    def call(self, x, batch):
+    def call(self, x, y, batch):
         states = batch.states
-        normed = self.attn_norm(batch.ops, x)
+        x, normed = self.attn_norm.added(batch.ops, x, y)
         batch.report(f"{self.name}.attn_norm", x=x, y=normed)
         state = states.layers[self.index]
         kept = states.journal.layers[self.index] if states.journaling else None
@@ -139,7 +146,7 @@ def residual_dropped_after_the_mixer(patch: Patch) -> None:
         x = self.mixer(normed, batch, state, *journal)
         normed = self.ffn_norm(batch.ops, x)
         batch.report(f"{self.name}.ffn_norm", x=x, y=normed)
-        return x + self.ffn(normed, batch)
+        return x, self.ffn(normed, batch)
 
     patch.setattr(Block, "__call__", call)
 

@@ -1,4 +1,4 @@
-"""rms_norm, l2_norm and row_dot on a device (csrc/device/norm.h); bits as norm/naive.py."""
+"""rms_norm, add_norm, l2_norm and row_dot on a device (csrc/device/norm.h); bits as norm/naive.py."""
 
 import torch
 
@@ -7,8 +7,8 @@ from strata.kernels.device_addresses import floats
 from strata.kernels.linear.launch import beside
 from strata.kernels.ops import Activation
 
-RMS_NARROW, RMS_WIDE, L2, ROW_DOT = (
-    Kernel("norm", name, early=True) for name in ("rms_norm_narrow", "rms_norm_wide", "l2_norm", "row_dot")
+RMS_NARROW, RMS_WIDE, ADD_NORM, L2, ROW_DOT = (
+    Kernel("norm", name, early=True) for name in ("rms_norm_narrow", "rms_norm_wide", "add_norm", "l2_norm", "row_dot")
 )
 GATED: dict[Activation, Kernel] = {
     kind: Kernel("gated_norm", f"gated_norm_{kind}", early=True) for kind in ("silu", "sigmoid", "softplus", "exp")
@@ -42,6 +42,26 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
         grid = blocks_for(rows, NARROW_THREADS // GROUP)
         device.launch(RMS_NARROW, grid, NARROW_THREADS, 0, source, at, y.data_ptr(), rows, group, length, eps)
     return y
+
+
+def adds(width: int) -> bool:
+    """Whether `add_norm` takes rows of so many values."""
+    return NARROW < width <= WIDE_BYTES // 4
+
+
+def add_norm(
+    device: Device, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See Ops.add_norm, for widths that `adds` names; ValueError when shapes do not fit."""
+    rows, width = x.shape
+    total, normed = device.empty(rows, width), device.empty(rows, width)
+    left, right = floats(device, "add_norm: x", x, x.shape), floats(device, "add_norm: y", y, x.shape)
+    length, at = weight_of(device, "add_norm: weight", weight, width, width)
+    places = total.data_ptr(), normed.data_ptr(), *beside(device, normed)
+    if rows:
+        grid = (rows, 1, 1)
+        device.launch(ADD_NORM, grid, WIDE_THREADS, 4 * width, left, right, at, *places, width, length, float(eps))
+    return total, normed
 
 
 def gated_norm(

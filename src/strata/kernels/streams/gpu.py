@@ -5,8 +5,10 @@ import torch
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 from strata.kernels.linear.launch import beside
+from strata.kernels.norm.gpu import WIDE_THREADS, weight_of
 
 MIX, ADD = (Kernel("streams", name, early=True) for name in ("stream_mix", "stream_add"))
+ADD_NORM = Kernel("streams_norm", "stream_add_norm", early=True)
 COLUMNS = 64
 """Elements of a block: few, so that one row's blocks spread over processors."""
 MANY, MANY_THREADS = 1024, 256
@@ -50,3 +52,28 @@ def stream_add(
         sizes = streams, hidden, grid[1] * threads
         device.launch(ADD, grid, threads, 0, before, added, opened, *numbers, out.data_ptr(), *sizes)
     return out
+
+
+def stream_add_norm(
+    device: Device,
+    residual: torch.Tensor,
+    y: torch.Tensor,
+    gates: torch.Tensor,
+    divisor: float,
+    factor: float,
+    weight: torch.Tensor | None,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """See Ops.stream_add_norm, for widths that norm.gpu.adds names; ValueError when shapes do not fit."""
+    (rows, streams), hidden = gates.shape, y.shape[1]
+    total, normed = device.empty(*residual.shape), device.empty(*residual.shape)
+    before = floats(device, "stream_add_norm: residual", residual, (rows, streams * hidden))
+    added = floats(device, "stream_add_norm: y", y, (rows, hidden))
+    opened = floats(device, "stream_add_norm: gates", gates, (rows, streams))
+    length, at = weight_of(device, "stream_add_norm: weight", weight, streams * hidden, hidden)
+    places, sizes = (total.data_ptr(), normed.data_ptr()), (streams, hidden, length)
+    numbers = float(divisor), float(factor), float(eps)
+    if rows:
+        grid = (rows * streams, 1, 1)
+        device.launch(ADD_NORM, grid, WIDE_THREADS, 4 * hidden, before, added, opened, at, *places, *sizes, *numbers)
+    return total, normed

@@ -19,7 +19,8 @@ constexpr int kGatedThreads = 128;
         const float *in = x + group * n, *opened = gate + group * n;                                                   \
         const float* w = on ? weights_of_row(weight, weight_len, group, n) : nullptr;                                  \
         HeldValues<kNarrowHeld> values;                                                                                \
-        ask(values, in, w, lane(), 32, on ? n : 0);                                                                    \
+        Plain source = {in};                                                                                           \
+        ask(values, source, w, lane(), 32, on ? n : 0);                                                                \
         if (!on) return;                                                                                               \
         float gates[kNarrowHeld];                                                                                      \
         UNROLL                                                                                                         \

@@ -1,4 +1,5 @@
-// rms_norm, l2_norm and row_dot: a group of 32 lanes sums, in the lane rule's order; bits as norm/naive.py.
+// rms_norm, l2_norm and row_dot: a group of 32 lanes sums, in the lane rule's order; bits as norm/naive.py. add_norm: the
+// sum of two rows and its rms_norm.
 //
 // Narrow rows: a group of lanes does a row by itself. Wide rows: a block brings the row into shared memory, its first
 // group sums it (the rule leaves one chain of additions per lane), and the whole block writes the result, which is
@@ -74,16 +75,29 @@ struct HeldValues {
     float own[Held], scale[Held];
 };
 
+// Values of a row as they are, or those of two rows added. `begin` is called at the kernel's turn.
+struct Plain {
+    const float* x;
+    STRATA_METHOD void begin() {}
+    STRATA_METHOD float operator()(int64_t i) const { return x[i]; }
+};
+struct Added {
+    const float *x, *y;
+    STRATA_METHOD void begin() {}
+    STRATA_METHOD float operator()(int64_t i) const { return x[i] + y[i]; }
+};
+
 // Asks for all of them at once: what a row costs is waiting. The weights, which no kernel writes, before its turn.
-template <int Held>
-STRATA_INLINE void ask(HeldValues<Held>& values, const float* in, const float* w, int first, int step, int64_t n) {
+template <int Held, class Source>
+STRATA_INLINE void ask(HeldValues<Held>& values, Source& in, const float* w, int first, int step, int64_t n) {
     start_next();
     UNROLL
     for (int k = 0; k < Held; ++k)
         values.scale[k] = first + k * step < n && w != nullptr ? w[first + k * step] : 1.0f;
     after_previous();
+    in.begin();
     UNROLL
-    for (int k = 0; k < Held; ++k) values.own[k] = first + k * step < n ? in[first + k * step] : 0.0f;
+    for (int k = 0; k < Held; ++k) values.own[k] = first + k * step < n ? in(first + k * step) : 0.0f;
 }
 
 // out = (x r) w; a weight of one changes no bit.
@@ -113,7 +127,8 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
     const float* in = x + row * n;
     const float* w = on ? weights_of_row(weight, weight_len, row, n) : nullptr;
     HeldValues<held> values;
-    ask(values, in, w, lane(), 32, on ? n : 0);
+    Plain source = {in};
+    ask(values, source, w, lane(), 32, on ? n : 0);
     if (!on) return;
     const float r = narrow_factor(values, in, n, eps);
     float* out = y + row * n;
@@ -123,40 +138,59 @@ STRATA_KERNEL(rms_norm_narrow, (const float* x, const float* weight, float* y, i
 
 constexpr int kWideThreads = 1024;
 
-STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
-                 (const float* x, const float* weight, float* y, uint8_t* by32, uint8_t* by16, int64_t n,
-                  int64_t weight_len, float eps)) {
+// A block's row of `n` values to `out`, and quantised where that is wanted; `total` gets the row itself, if it is not null.
+template <class Source>
+STRATA_INLINE void wide_norm(Source in, const float* w, float* total, float* out, const Beside& beside, int64_t row,
+                             int64_t n, float eps) {
     DYNAMIC_SHARED(float, kept);  // [n]
     SHARED(float, factor, 1);
     constexpr int held = 10;  // of 10,240 values, all
-    const int64_t row = block_x();
     const int first = thread_x(), step = kWideThreads;
-    const float* in = x + row * n;
-    const float* w = weights_of_row(weight, weight_len, row, n);
     HeldValues<held> values;
     ask(values, in, w, first, step, n);
     UNROLL
     for (int k = 0; k < held; ++k)
         if (first + k * step < n) kept[first + k * step] = values.own[k];
-    for (int64_t i = first + held * step; i < n; i += step) kept[i] = in[i];
+    for (int64_t i = first + held * step; i < n; i += step) kept[i] = in(i);
+    if (total) {
+        UNROLL
+        for (int k = 0; k < held; ++k)
+            if (first + k * step < n) total[first + k * step] = values.own[k];
+        for (int64_t i = first + held * step; i < n; i += step) total[i] = kept[i];
+    }
     barrier();
     if (warp() == 0) {
-        const float total = lane_squares(kept, static_cast<int>(n));
-        if (lane() == 0) factor[0] = reciprocal_root(total / static_cast<float>(n), eps);
+        const float sum = lane_squares(kept, static_cast<int>(n));
+        if (lane() == 0) factor[0] = reciprocal_root(sum / static_cast<float>(n), eps);
     }
     barrier();
     const float r = factor[0];
-    float* out = y + row * n;
     write(values, out, r, first, step, n);
     for (int64_t i = first + held * step; i < n; i += step) out[i] = scaled(kept[i], r, w, i);
-    if (!by32) return;
-    const Beside beside = {by32, by16, n};
+    if (!beside.by32) return;
     UNROLL
     for (int k = 0; k < held; ++k)  // a thread reads what it has written itself
         if (first + k * step < n) kept[first + k * step] = (values.own[k] * r) * values.scale[k];
     for (int64_t i = first + held * step; i < n; i += step) kept[i] = scaled(kept[i], r, w, i);
     KEEP_ROLLED  // short code: it is fetched anew for every launch
     for (int i = first; i < static_cast<int>(n); i += step) beside.put(kept[i], row, i);
+}
+
+STRATA_KERNEL_OF(kWideThreads, rms_norm_wide,
+                 (const float* x, const float* weight, float* y, uint8_t* by32, uint8_t* by16, int64_t n,
+                  int64_t weight_len, float eps)) {
+    const int64_t row = block_x();
+    const float* w = weights_of_row(weight, weight_len, row, n);
+    wide_norm(Plain{x + row * n}, w, nullptr, y + row * n, {by32, by16, n}, row, n, eps);
+}
+
+// x, y [rows, n] -> total = x + y and its norm.
+STRATA_KERNEL_OF(kWideThreads, add_norm,
+                 (const float* x, const float* y, const float* weight, float* total, float* normed, uint8_t* by32,
+                  uint8_t* by16, int64_t n, int64_t weight_len, float eps)) {
+    const int64_t row = block_x();
+    const float* w = weights_of_row(weight, weight_len, row, n);
+    wide_norm(Added{x + row * n, y + row * n}, w, total + row * n, normed + row * n, {by32, by16, n}, row, n, eps);
 }
 
 STRATA_KERNEL(l2_norm, (const float* x, float* y, int64_t rows, int64_t n, float eps, float scale)) {

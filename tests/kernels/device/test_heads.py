@@ -1,0 +1,79 @@
+"""attention_inputs on the emulator: the bits of the operations that it joins, for planes of every type."""
+
+import pytest
+import torch
+
+from kernels.device.device_cases import on_device
+from kernels.layer_cases import empty_plane, normal, rows_of, same_bits
+from strata.kernels.gpu_ops import GpuOps
+from strata.kernels.host_device import HostDevice
+from strata.kernels.naive_ops import NaiveOps
+from strata.kernels.ops import Ops, RopeLayout
+from strata.kernels.views import HeadNorms, KvType
+
+TABLE = torch.tensor([[3, 0], [1, 5], [2, 4]], dtype=torch.int32)
+ROWS = rows_of([(0, 3, 2), (2, 7, 1)])
+
+
+def run(
+    ops: Ops,
+    heads: tuple[int, int, int, int],
+    layout: RopeLayout = "halves",
+    types: tuple[KvType, KvType] = ("f32", "f32"),
+    normed: bool = True,
+    gated: bool = False,
+) -> list[torch.Tensor]:
+    """Queries, keys and both planes after a step; heads = (queries, KV, dims, rotated)."""
+    queries, kv, dim, rotary = heads
+    wide = normal(1, 3, queries, 2, dim)
+    q = wide[:, :, 0] if gated else wide[:, :, 0].contiguous()
+    norms = HeadNorms(normal(2, dim), normal(3, dim), 1e-6) if normed else None
+    keys, values = (empty_plane(TABLE, 6, 4, (kv, dim), kind) for kind in types)
+    angles = (normal(4, 3, rotary // 2), normal(5, 3, rotary // 2))
+    found = ops.attention_inputs(
+        q, normal(6, 3, kv, dim), normal(7, 3, kv, dim), norms, angles, layout, keys, values, ROWS
+    )
+    planes = [x for plane in (keys, values) for x in (plane.data, plane.scales) if x is not None]
+    return [*found, *(x.float() if x.dtype is torch.bfloat16 else x for x in planes)]
+
+
+CASES = [
+    ((4, 2, 32, 32), "halves", ("f32", "f32"), True, False),
+    ((3, 1, 40, 24), "halves", ("bf16", "f32"), True, True),
+    ((2, 2, 64, 64), "pairs", ("int8", "bf16"), False, False),
+    ((2, 1, 256, 64), "halves", ("bf16", "int8"), True, True),
+    ((5, 1, 24, 10), "pairs", ("f32", "bf16"), True, False),
+    ((1, 1, 288, 64), "halves", ("f32", "f32"), True, False),  # wider than the kernel takes
+]
+
+
+@pytest.mark.parametrize(("heads", "layout", "types", "normed", "gated"), CASES)
+def test_bits_of_the_operations(
+    heads: tuple[int, int, int, int],
+    layout: RopeLayout,
+    types: tuple[KvType, KvType],
+    normed: bool,
+    gated: bool,
+) -> None:
+    expected = run(NaiveOps(), heads, layout, types, normed, gated)
+    on_device(lambda device: run(GpuOps(device), heads, layout, types, normed, gated), expected)
+
+
+def test_the_order_of_pairs_and_a_norm_show() -> None:
+    """Negative controls."""
+    heads, device = (4, 2, 32, 32), HostDevice()
+    expected = run(NaiveOps(), heads)
+    assert device.launches == 0 and all(map(same_bits, run(GpuOps(device), heads), expected))
+    assert device.launches == 1
+    assert not any(map(same_bits, run(GpuOps(device), heads, layout="pairs")[:3], expected[:3]))
+    assert not any(map(same_bits, run(GpuOps(device), heads, normed=False)[:3], expected[:3]))
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    with pytest.raises(ValueError, match="20 angles do not fit heads of 32"):
+        run(GpuOps(HostDevice()), (2, 1, 32, 40))
+    keys = empty_plane(TABLE, 6, 4, (1, 32), "f32")
+    angles = (normal(4, 3, 16), normal(5, 3, 16))
+    q, k = normal(1, 3, 32, 2).transpose(1, 2), normal(6, 3, 1, 32)
+    with pytest.raises(ValueError, match="with heads in one piece"):
+        GpuOps(HostDevice()).attention_inputs(q, k, k, None, angles, "halves", keys, keys, ROWS)
