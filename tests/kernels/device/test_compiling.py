@@ -31,17 +31,19 @@ def test_units_are_made_beside_the_caller_and_once():
 
 
 def test_what_waits_for_its_turn_is_made_by_who_asks():
-    go_on = threading.Event()
+    go_on, busy = threading.Event(), threading.Event()
     by = {}
 
     def make(unit):
         by[unit] = threading.current_thread().name
         if unit == "slow":
+            busy.set()
             assert go_on.wait(10)
         return unit.encode()
 
     compiling = Compiling(make, 1)
     compiling.begin(["slow", "queued"])
+    assert busy.wait(10)
     assert compiling.cubin("queued") == b"queued" and by["queued"] == threading.current_thread().name
     go_on.set()
     assert compiling.cubin("slow") == b"slow" and by["slow"].startswith("compiling")
