@@ -25,7 +25,9 @@ def a_server(key: str = "") -> Iterator[str]:
             allowed = not key or self.headers["Authorization"] == f"Bearer {key}"
             self.send_response(200 if allowed and self.path == "/v1/models" else 401)
             self.end_headers()
-            self.wfile.write(json.dumps({"data": [{"id": "a-model"}]}).encode())
+            models = {"another": "unloaded", "a-model": "loaded"}
+            found = [{"id": name, "status": {"value": value}} for name, value in models.items()]
+            self.wfile.write(json.dumps({"data": found}).encode())
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -132,12 +132,14 @@ def test_other_host_names_are_refused(server: Running, host: str, status: int) -
 
 def test_while_the_model_loads() -> None:
     """O-105: endpoints hang or answer 200 before there is a model."""
-    with running(wait=False, load_s=1.0) as up:
-        reply = up.http.get("/health")
+    with running(wait=False, load_s=1.0, progress=[["reading ahead", 80]]) as up:
+        while "percent" not in (reply := up.http.get("/health")).json():
+            assert reply.status_code == 503
         assert (reply.status_code, reply.json()["status"]) == (503, "loading")
         reply = up.http.post("/v1/chat/completions", json=HELLO)
         assert reply.status_code == 503
         assert reply.headers["retry-after"]
+        assert "the model is loading (reading ahead: 80%)" in reply.json()["error"]["message"]
         assert up.http.get("/v1/models").status_code == 200
         up.until(State.READY)
         assert up.http.get("/health").status_code == 200

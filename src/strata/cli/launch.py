@@ -97,7 +97,7 @@ def launch(
 
 
 def served_model(url: str, key: str) -> str:
-    """The name of the model that the server has; StrataError when it cannot be asked."""
+    """The name of the model that the server has loaded, or loads first; StrataError when it cannot be asked."""
     asked = urllib.request.Request(f"{url}/v1/models", headers={"Authorization": f"Bearer {key}"})
     try:
         with urllib.request.urlopen(asked, timeout=TIMEOUT_S) as answer:
@@ -109,4 +109,5 @@ def served_model(url: str, key: str) -> str:
         raise StrataError(
             f"{url}: expected a server, found none: {str(error)[:120]}", "start one with strata serve"
         ) from error
-    return str(models[0]["id"])
+    loaded = [model for model in models if model.get("status", {}).get("value") == "loaded"]
+    return str((loaded or models)[0]["id"])

@@ -27,7 +27,7 @@ from strata.server.job import DEADLINE_HEADER, within
 from strata.server.metrics import Metrics
 from strata.server.models import Models
 from strata.server.pages import page_routes
-from strata.server.request_log import RequestLog, record_of
+from strata.server.request_log import HEADER, RequestLog, record_of
 from strata.server.settings import ServerSettings
 from strata.server.stream import ClientGoneError, EventStream, unless_gone
 from strata.server.tokens import DetokenizeFields, TokenizeFields, detokenize, tokenize
@@ -134,7 +134,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
     record.code = code or "refused"
     refused = ApiError(status, texts.get(status, "internal error"), code=code)
     answer = refused.response(request.url.path, record.id)
-    if isinstance(error, HTTPException) and error.headers:
+    if not isinstance(error, HTTPException):
+        answer.headers[HEADER] = record.id  # it is answered outside of what names the others
+    elif error.headers:
         answer.headers.update(error.headers)  # Allow, of a method that is not allowed
     return answer
 

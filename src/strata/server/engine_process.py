@@ -235,13 +235,18 @@ class EngineProcess:
                         self.ready, self.loading = message, None
                         await self._set(State.READY, "")
                     case Info({"loading": what, "percent": percent}):
-                        self.loading = Loading(what.replace("_", " "), int(percent))
+                        self._note_progress(Loading(what.replace("_", " "), int(percent)))
                     case Info(fields):
                         self.info |= fields
                     case _:
                         self._replies.take(message)
         self._words = child.complaint
         return was_ready
+
+    def _note_progress(self, loading: Loading) -> None:
+        self.loading = loading
+        if self.state is State.LOADING:
+            self.reason = f"the model is loading ({loading.what}: {loading.percent}%)"
 
     def _fail_all(self) -> None:
         """Tell everybody who waits that the engine is gone."""

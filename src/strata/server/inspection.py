@@ -81,6 +81,7 @@ class Inspection:
             "model": model.name,
             "models": [self._state(each) for each in models.catalog.models],
             "waiting_for_model": models.waiting,
+            "idle_unload_s": models.terms.idle_s or None,
             "version": __version__,
             "context": model.context,
             "requests": 0 if engine is None else engine.running,

@@ -45,7 +45,7 @@ class Models:
         self.catalog = Catalog(models)
         self.closing = False
         """No request is taken any more."""
-        self._terms = terms or Terms()
+        self.terms = terms or Terms()
         self._loader = Loader(log, facts or {}, self._changed)
         self._turns = Turns()
         self._usual = self.catalog.models[0]
@@ -54,6 +54,7 @@ class Models:
         self._woken = asyncio.Event()
         self._used = asyncio.Event()
         self._over = asyncio.Event()
+        self._error: BaseException | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- what there is -----------------------------------------------------------------------------------------
@@ -89,8 +90,10 @@ class Models:
         """draining, unloaded, or one of State."""
         if self.closing:
             return "draining"
-        if self.engine is not None:
+        if self.engine is not None and self.engine.state is not State.STOPPING:
             return self.engine.state.value
+        if self._turns.first is not None and self._turns.first.model is not None:
+            return State.LOADING.value  # what was loaded makes room
         return State.FAILED.value if self.failure else UNLOADED
 
     @property
@@ -132,7 +135,7 @@ class Models:
         if model is self._loader.model and not self._turns:
             self._holds += 1
         else:
-            if len(self._turns) >= self._terms.queue_limit:
+            if len(self._turns) >= self.terms.queue_limit:
                 raise QueueFullError(f"{len(self._turns)} requests wait for another model already")
             await self._wait(Turn(model))
         try:
@@ -181,12 +184,22 @@ class Models:
         """Load the first model; what is asked for is carried out from now on."""
         self._loader.begin(self._usual)
         self._tasks.append(asyncio.create_task(self._conduct()))
-        if self._terms.idle_s:
-            self._tasks.append(asyncio.create_task(self._rest(self._terms.idle_s)))
+        if self.terms.idle_s:
+            self._tasks.append(asyncio.create_task(self._rest(self.terms.idle_s)))
+        for task in self._tasks:
+            task.add_done_callback(self._note_end)
+
+    def _note_end(self, task: "asyncio.Task[None]") -> None:
+        """Without its tasks nobody would be let in any more: whoever waits for the end has to know."""
+        if not (task.cancelled() or self.closing):
+            self._error = task.exception()
+            self._over.set()
 
     async def failed(self) -> None:
-        """Wait, without limit, until no model can be loaded."""
+        """Wait, without limit, until no model can be loaded; raises what went wrong here, if that is why."""
         await self._over.wait()
+        if self._error is not None:
+            raise self._error
 
     async def drained(self) -> None:
         """Wait until nothing runs."""

@@ -117,6 +117,9 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, send_named)
+        except Exception:
+            status, record.code = status or 500, "internal"
+            raise
         finally:
             level = Level.INFO if record.told else Level.DEBUG
             self._log.write(level, "request", path=scope["path"], **record.fields(status))
