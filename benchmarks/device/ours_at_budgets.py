@@ -76,7 +76,9 @@ class Budgets:
                 sys.stdout.flush()
                 if line["counts"]:
                     break
-                spare[limit.kind] = spare.get(limit.kind, 0) + more
+                # Frames come and go in whole blocks, so a little less alone may change nothing.
+                block_mib = (self.experts().cache.frames.block_bytes >> 20) + 1
+                spare[limit.kind] = limit.expert_mib - (int(line["expert_mib"]) - max(more, block_mib))
 
     def resize(self, mib: int | None) -> int:
         """Give experts so much VRAM (None: all that they need) -> MiB that they have."""
