@@ -67,7 +67,8 @@ class Budgets:
                 if time.monotonic() > self.deadline:
                     return
                 asked = limit.expert_mib - spare.get(limit.kind, 0)
-                line = self.measure(limit, self.resize(None if not limit.layers_on_cpu else asked))
+                arena_mib = self.resize(None if not limit.layers_on_cpu else asked)
+                line = self.measure(limit, arena_mib)
                 more = 0
                 if limit.layers_on_cpu and limit.most_mib is not None and line["peak_vram_mib"] is not None:
                     more = line["peak_vram_mib"] - limit.most_mib
@@ -76,9 +77,8 @@ class Budgets:
                 sys.stdout.flush()
                 if line["counts"]:
                     break
-                # Frames come and go in whole blocks, so a little less alone may change nothing.
-                block_mib = (self.experts().cache.frames.block_bytes >> 20) + 1
-                spare[limit.kind] = limit.expert_mib - (int(line["expert_mib"]) - max(more, block_mib))
+                # Frames come in whole blocks: less than what was rounded up changes nothing.
+                spare[limit.kind] = spare.get(limit.kind, 0) + more + max(0, arena_mib - asked)
 
     def resize(self, mib: int | None) -> int:
         """Give experts so much VRAM (None: all that they need) -> MiB that they have."""
