@@ -29,6 +29,7 @@ from strata.engine.request import Request
 
 DEFAULTS: dict[str, Any] = {
     "answers": [[65, 66, 67]],  # by seed
+    "likelihoods": [-0.5],  # of their tokens, by seed
     "context": 512,
     "stop_ids": [0],
     "load_s": 0.0,
@@ -146,8 +147,9 @@ class Fake:
                     reason, error = Reason.ERROR, "not a number in the logits"
                     break
                 want = request.params.logprobs
-                top = tuple((token + i, -0.5 - i) for i in range(max(want, 0)))
-                event(Token(token, -0.5 if want >= 0 else None, top))
+                likely = script["likelihoods"][request.params.seed % len(script["likelihoods"])]
+                top = tuple((token + i, likely - i) for i in range(max(want, 0)))
+                event(Token(token, likely if want >= 0 else None, top))
                 made += 1
                 await asyncio.sleep(script["token_s"])
         except asyncio.CancelledError:

@@ -234,6 +234,7 @@ BAD = [
     ({"logprobs": True, "top_logprobs": 21}, "logprobs"),
     ({"stream": False, "stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"colour": 1}}, "stream_options.colour"),
+    ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
     ({"tools": [{"type": "function"}]}, "tools"),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
@@ -271,9 +272,15 @@ def test_what_cannot_be_honoured_is_a_400_by_name(
         ({"prompt": [[[1]]]}, "prompt[0][0]"),
         ({"prompt": ["x"] * 65}, "prompt"),
         ({}, "prompt"),
-        ({"prompt": "x", "echo": True}, "echo"),
+        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
         ({"prompt": "x", "suffix": "y"}, "suffix"),
-        ({"prompt": "x", "best_of": 3}, "best_of"),
+        ({"prompt": "x", "best_of": 1, "n": 2}, "best_of"),
+        ({"prompt": "x", "best_of": 21}, "best_of"),
+        ({"prompt": "x", "best_of": 2, "stream": True}, "best_of"),
+        ({"prompt": ["x"] * 4, "best_of": 20}, "prompt"),
+        ({"prompt": "x", "stop_token_ids": [-1]}, "stop_token_ids"),
+        ({"prompt": "x", "stop_token_ids": list(range(65))}, "stop_token_ids"),
+        ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
         ({"prompt": "x", "logprobs": -1}, "logprobs"),
     ],
 )
@@ -291,6 +298,7 @@ def test_fields_that_ask_for_nothing_are_accepted(server: Running) -> None:
         "tools": [],
         "response_format": {"type": "text"},
         "seed": None,
+        "prediction": {"type": "content", "content": "x"},
     }
     assert chat(server, **harmless, model="tiny").status_code == 200
 
@@ -343,6 +351,32 @@ def test_unknown_model_is_a_404(server: Running) -> None:
     assert chat(server, model="other").status_code == 404
     assert chat(server, model="other").json()["error"]["code"] == "model_not_found"
     assert server.http.get("/v1/models/other").status_code == 404
+
+
+def test_errors_are_those_that_the_client_knows(server: Running) -> None:
+    """Each by its class, with the field and the code."""
+    api = client(server)
+
+    def ask(api: openai.OpenAI = api, **fields: Any) -> openai.APIStatusError:
+        with pytest.raises(openai.APIStatusError) as caught:
+            api.chat.completions.create(**{"model": "tiny", "messages": HELLO, **fields})
+        return caught.value
+
+    wrong = ask(temperature=-1)
+    assert isinstance(wrong, openai.BadRequestError)
+    assert (wrong.param, wrong.code, wrong.type) == ("temperature", "invalid_value", "invalid_request_error")
+    missing = ask(model="other")
+    assert isinstance(missing, openai.NotFoundError) and missing.code == "model_not_found"
+    with running(ServerSettings(api_key="k")) as up:
+        locked = ask(client(up))
+        assert isinstance(locked, openai.AuthenticationError) and locked.type == "authentication_error"
+    with running(busy=True) as up:
+        busy = ask(client(up), stream=True)
+        assert isinstance(busy, openai.RateLimitError) and busy.code == "queue_full"
+    with running(load_s=30, wait=False) as up:
+        loading = ask(client(up))
+        assert isinstance(loading, openai.InternalServerError) and loading.code == "engine_unavailable"
+        assert (loading.status_code, loading.response.headers["retry-after"]) == (503, "2")
 
 
 def test_a_busy_engine_is_a_429() -> None:

@@ -24,7 +24,8 @@ from strata.server.body import IGNORED
 CREATE = "MessageCreateParamsBase"
 COUNT = "MessageCountTokensParams"
 FORMS: list[tuple[ModuleType, str, type[msgspec.Struct], Mapping[str, Any], Collection[str]]] = [
-    (chat_create_params, "CompletionCreateParamsBase", openai_chat.ChatFields, openai_chat.UNBUILT, IGNORED),
+    (chat_create_params, "CompletionCreateParamsBase", openai_chat.ChatFields, openai_chat.UNBUILT,
+     openai_chat.IGNORED),
     (completion_create_params, "CompletionCreateParamsBase", openai_completions.CompletionFields,
      openai_completions.UNBUILT, IGNORED),
     (response_create_params, "ResponseCreateParamsBase", openai_responses.ResponseFields,

@@ -12,11 +12,13 @@ from chat.tiny_tokenizer import tiny
 from server.harness import TEMPLATE, Running, ids, running
 from server.test_messages import client as anthropic_client
 from server.test_openai import HELLO, client
+from strata.chat.calls import Tool
 from strata.chat.conversation import Conversation
 from strata.chat.dialects import DIALECTS
 from strata.chat.template import ChatTemplate
 from strata.sampling.params import SamplingParams
 from strata.server.served import ServedModel
+from strata.server.tools import toolbox
 
 SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}, "count": {"type": "integer"}}}
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -147,6 +149,24 @@ def test_without_tools_calls_are_text() -> None:
         for ask in ({}, {"tools": []}, {"tools": TOOLS, "tool_choice": "none"}):
             reply = up.http.post("/v1/chat/completions", json={"messages": HELLO} | ask).json()
             assert reply["choices"][0]["message"]["content"] == text
+
+
+def test_a_choice_among_some_offers_those_or_forces_one_of_them() -> None:
+    tools = [Tool("look"), Tool("now"), Tool("go")]
+
+    def offered(mode: str) -> tuple[list[str], list[str]]:
+        box = toolbox(tools, mode, ["now", "go"], True, ("tools", "tool_choice"))
+        return [tool.name for tool in box.tools], [tool.name for tool in box.forced()]
+
+    assert offered("auto") == (["now", "go"], [])
+    assert offered("required") == (["look", "now", "go"], ["now", "go"])
+    some = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "other"}}]}
+    with calling("qwen_json", "x") as up:
+        body = {"messages": HELLO, "tools": TOOLS, "tool_choice": {"type": "allowed_tools", "allowed_tools": some}}
+        refused = up.http.post("/v1/chat/completions", json=body)
+        assert refused.status_code == 400 and "other" in refused.json()["error"]["message"]
+        some["tools"] = [TOOLS[0]]
+        assert up.http.post("/v1/chat/completions", json=body).status_code == 200
 
 
 def test_what_cannot_be_called_is_refused_by_name() -> None:

@@ -11,6 +11,7 @@ from strata.server.formats import Format, of_response_format, of_schema_field, o
 MAX_CHOICES = 8
 MAX_STOPS = 4
 LONGEST_STOP = 1024
+MAX_STOP_IDS = 64
 
 
 class CommonFields(msgspec.Struct, kw_only=True):
@@ -19,7 +20,8 @@ class CommonFields(msgspec.Struct, kw_only=True):
     A lower `priority` is served first (vLLM's rule). `deadline_s` seconds after its arrival a request is over, with
     what is there of its answer. `max_completion_tokens` wins over `max_tokens` when both are given;
     `repetition_penalty` is another name of `repeat_penalty`. Without `cache_prompt` the prompt is read whole, and
-    nothing of it is kept for others. With `ignore_eos` an answer ends by its length or a stop string alone.
+    nothing of it is kept for others. `stop_token_ids` end an answer like the model's own. With `ignore_eos` it ends by
+    its length, a stop string or one of those alone.
     """
 
     model: str | None = None
@@ -38,6 +40,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     seed: int | None = None
     n: int = 1
     stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
     cache_prompt: bool = True
     priority: int = 0
     deadline_s: float | None = None
@@ -109,6 +112,15 @@ def stops(fields: CommonFields) -> tuple[str, ...]:
     return tuple(asked)
 
 
+def stop_ids(fields: CommonFields) -> tuple[int, ...]:
+    """Tokens that end an answer beside the model's own; like those they are no part of it."""
+    asked = fields.stop_token_ids or []
+    if len(asked) > MAX_STOP_IDS or any(not 0 <= token < 1 << 31 for token in asked):
+        why = f"stop_token_ids: at most {MAX_STOP_IDS} token ids of 0 or more"
+        raise ApiError(400, why, "stop_token_ids", "invalid_value")
+    return tuple(dict.fromkeys(asked))
+
+
 def choices(fields: CommonFields) -> int:
     """How many answers per prompt."""
     if not 1 <= fields.n <= MAX_CHOICES:
@@ -132,10 +144,13 @@ def include_usage(fields: CommonFields) -> bool:
         return False
     if not fields.stream:
         raise ApiError(400, "stream_options needs stream: true", "stream_options", "invalid_value")
-    unknown = options.keys() - {"include_usage"}
+    unknown = options.keys() - {"include_usage", "include_obfuscation"}
     if unknown:
         name = f"stream_options.{min(unknown)}"
         raise ApiError(400, f"unknown field {name!r}", name, "unknown_parameter")
+    if options.get("include_obfuscation") not in (None, False):
+        name = "stream_options.include_obfuscation"
+        raise ApiError(400, f"{name!r} is not built yet", name, "unsupported_parameter")
     wanted = options.get("include_usage", False)
     if not isinstance(wanted, bool):
         raise ApiError(400, "stream_options.include_usage must be true or false", "stream_options", "invalid_value")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from strata.chat.conversation import TemplateOptions
+from strata.server import body
 from strata.server.ask import Ask, jobs_of
 from strata.server.body import read_fields
 from strata.server.chat_messages import Message, turns_of
@@ -19,25 +20,28 @@ from strata.server.fields import (
     form_of,
     include_usage,
     sampling,
+    stop_ids,
     stops,
     terms,
 )
 from strata.server.served import ServedModel
 from strata.server.thinking import by_effort, source_of
-from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
+from strata.server.tools import MODES, Toolbox, chosen_name, tool_of, toolbox
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "functions": ([],),
     "function_call": ("none", "auto"),
     "audio": (),
     "modalities": (["text"],),
-    "prediction": (),
     "web_search_options": (),
     "verbosity": ("medium",),
     "moderation": (),
     "service_tier": ("auto", "default"),
 }
 """Understood, but not built; with the values that ask for nothing."""
+
+IGNORED = body.IGNORED | {"prediction"}
+"""What is likely to come is found without being told, and changes no token."""
 
 _RESERVED = frozenset(("messages", "tools", "documents", "add_generation_prompt"))
 
@@ -82,9 +86,10 @@ def _named(choice: Mapping[str, Any]) -> tuple[str, list[str]]:
     if choice.get("type") == "function" and isinstance(choice.get("function"), dict):
         return "required", [chosen_name("tool_choice.function", choice["function"])]
     allowed = choice.get("allowed_tools")
-    if choice.get("type") == "allowed_tools" and isinstance(allowed, dict) and allowed.get("mode") == "required":
+    if choice.get("type") == "allowed_tools" and isinstance(allowed, dict) and allowed.get("mode") in MODES:
         forms = [form for form in allowed.get("tools", ()) if isinstance(form, dict)]
-        return "required", [chosen_name("tool_choice.allowed_tools", form.get("function") or {}) for form in forms]
+        names = [chosen_name("tool_choice.allowed_tools", form.get("function") or {}) for form in forms]
+        return allowed["mode"], names
     raise ApiError(400, f"tool_choice: {choice.get('type')!r:.40} is not built", "tool_choice", "unsupported_parameter")
 
 
@@ -103,7 +108,7 @@ def template_options(fields: ChatFields, source: str) -> TemplateOptions:
 
 async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/chat/completions."""
-    fields = read_fields(value, ChatFields, UNBUILT)
+    fields = read_fields(value, ChatFields, UNBUILT, IGNORED)
     served.check_name(fields.model)
     with_usage = include_usage(fields)
     ask = _ask(fields, served)
@@ -122,6 +127,7 @@ def _ask(fields: ChatFields, served: ServedModel) -> Ask:
         max_new=answer_tokens(getattr(fields, name), name, served.max_tokens),
         names={"max_new": name, "tokens": "messages"},
         stops=stops(fields),
+        stop_ids=stop_ids(fields),
         count=choices(fields),
         ignore_end=fields.ignore_eos,
         cached=fields.cache_prompt,

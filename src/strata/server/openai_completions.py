@@ -2,57 +2,113 @@
 
 import asyncio
 import time
-import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from strata.chat.events import CallStart, Delta, Done, Event, TokenLogprob
 from strata.chat.reader import Reading
 from strata.chat.shapes import constraint
 from strata.chat.tokenizer import Tokenizer
 from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
 from strata.server.body import read_fields
+from strata.server.completions_writer import CompletionWriter, Shown
 from strata.server.dialect import Work
 from strata.server.errors import ApiError
-from strata.server.fields import CommonFields, answer_tokens, choices, form_of, include_usage, sampling, stops, terms
+from strata.server.fields import (
+    CommonFields,
+    answer_tokens,
+    choices,
+    form_of,
+    include_usage,
+    sampling,
+    stop_ids,
+    stops,
+    terms,
+)
 from strata.server.formats import Format, check_length
 from strata.server.job import Job
-from strata.server.logprobs import LOWEST
 from strata.server.served import ServedModel
-from strata.server.sse import DONE, data
-from strata.server.usage import ending, timings, usage
 
 MAX_ANSWERS = 64
-"""Prompts times n of one request."""
+"""Prompts times `n`, or `best_of`, of one request."""
 
-UNBUILT: Mapping[str, tuple[Any, ...]] = {
-    "echo": (False,),
-    "suffix": ("",),
-    "best_of": (1,),
-}
+MOST_MADE = 20
+"""`best_of`, as with OpenAI."""
+
+UNBUILT: Mapping[str, tuple[Any, ...]] = {}
 """Understood, but not built; with the values that ask for nothing."""
+
+FILLING = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+"""Tokens between which models learn to fill in what is missing: what is before, what is after, what is between."""
 
 
 class CompletionFields(CommonFields, kw_only=True):
-    """A completion request."""
+    """A completion request. `echo` puts the prompt before its answers; the text goes on between it and `suffix`; of
+    `best_of` answers the `n` likeliest are given.
+    """
 
     prompt: str | list[str | int | list[int]]
     logprobs: int | None = None
+    echo: bool = False
+    suffix: str | None = None
+    best_of: int | None = None
 
 
 async def read(value: Mapping[str, Any], served: ServedModel, context: int | None) -> Work:
     """The work of POST /v1/completions."""
     fields = read_fields(value, CompletionFields, UNBUILT)
     served.check_name(fields.model)
-    with_usage = include_usage(fields)
-    prompts = await asyncio.to_thread(prompts_of, fields, served.conversation.tokenizer)
-    writer = CompletionWriter(served, fields, int(time.time()), with_usage)
-    most = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
-    if most is None and context is not None:
-        most = max(1, context - max(map(len, prompts)))
-    jobs = jobs_of(fields, prompts, served, await constraint_of(form_of(fields), served, most))
-    return Work(jobs, writer, fields.stream)
+    shown = _shown(fields)
+    tokenizer = served.conversation.tokenizer
+    prompts = await asyncio.to_thread(prompts_of, fields, tokenizer)
+    if fields.echo:
+        shown = replace(shown, echoes=[tokenizer.decode(prompt, control=True) for prompt in prompts])
+    if fields.suffix:
+        prompts = [around(prompt, tokenizer.encode(fields.suffix, bos=False), tokenizer) for prompt in prompts]
+    must = await constraint_of(form_of(fields), served, _most(fields, served, context, prompts))
+    jobs = jobs_of(fields, prompts, served, must)
+    return Work(jobs, CompletionWriter(served.name, int(time.time()), shown), fields.stream)
+
+
+def _shown(fields: CompletionFields) -> Shown:
+    """What the answers are to show; 400 for what does not go together."""
+    best = choices(fields)
+    made = best if fields.best_of is None else fields.best_of
+    if not best <= made <= MOST_MADE:
+        raise ApiError(400, f"best_of must be from n ({best}) to {MOST_MADE}, found {made}", "best_of", "invalid_value")
+    if made > best and fields.stream:
+        why = "best_of above n cannot be streamed: the likeliest answers are known when all are there"
+        raise ApiError(400, why, "best_of", "invalid_value")
+    if fields.echo and fields.logprobs is not None:
+        why = "echo cannot be combined with logprobs: the prompt's own likelihoods are not computed"
+        raise ApiError(400, why, "echo", "unsupported_parameter")
+    return Shown(made, best, logprobs=fields.logprobs is not None, usage=include_usage(fields))
+
+
+def _new_tokens(fields: CompletionFields, served: ServedModel) -> int | None:
+    """See answer_tokens; none at all where only the prompt is to be seen."""
+    if fields.echo and fields.max_tokens == 0:
+        return 0
+    return answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
+
+
+def _most(
+    fields: CompletionFields, served: ServedModel, context: int | None, prompts: Sequence[tuple[int, ...]]
+) -> int | None:
+    """Tokens that every answer may have; None: it is not known."""
+    asked = _new_tokens(fields, served)
+    return max(1, context - max(map(len, prompts))) if asked is None and context is not None else asked
+
+
+def around(before: Sequence[int], after: Sequence[int], tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The prompt to which the text between both is the answer; 400 for a model that has no tokens for it."""
+    marks = [tokenizer.ids.get(name) for name in FILLING]
+    found = [mark for mark in marks if mark is not None]
+    if len(found) < len(FILLING):
+        why = f"suffix: this model cannot fill in text, its vocabulary lacks {FILLING[marks.index(None)]}"
+        raise ApiError(400, why, "suffix", "unsupported_parameter")
+    return (found[0], *before, found[1], *after, found[2])
 
 
 def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int, ...]]:
@@ -90,17 +146,18 @@ def jobs_of(
     must: Constraint | None,
 ) -> list[Job]:
     """The answers to make: n for every prompt, prompt by prompt."""
-    count = choices(fields)
+    count = fields.n if fields.best_of is None else fields.best_of
     if count * len(prompts) > MAX_ANSWERS:
-        raise ApiError(400, f"{len(prompts)} prompts times n {count}: at most {MAX_ANSWERS} answers", "prompt")
+        raise ApiError(400, f"{len(prompts)} prompts times {count}: at most {MAX_ANSWERS} answers", "prompt")
     if fields.logprobs is not None and fields.logprobs < 0:
         raise ApiError(400, f"logprobs must be 0 or more, found {fields.logprobs}", "logprobs", "invalid_value")
     if must is not None and fields.ignore_eos:
         raise ApiError(400, "ignore_eos cannot be combined with a form of the answer", "ignore_eos", "invalid_value")
-    asked = {**sampling(fields, fields.logprobs), "constraint": must}
-    max_new = answer_tokens(fields.max_tokens, "max_tokens", served.max_tokens)
+    compared = 0 if count > fields.n else None
+    asked = {**sampling(fields, compared if fields.logprobs is None else fields.logprobs), "constraint": must}
+    max_new = _new_tokens(fields, served)
     reading = Reading(stops(fields), split_reasoning=False)
-    stop_ids = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids
+    ends = () if fields.ignore_eos else served.conversation.tokenizer.stop_ids
     shared = [served.conversation.sharing(tokens, fields.cache_prompt) for tokens in prompts]
     return [
         Job(
@@ -109,7 +166,7 @@ def jobs_of(
                 tokens,
                 max_new,
                 served.params(asked, i),
-                stop_ids,
+                (*ends, *(token for token in stop_ids(fields) if token not in ends)),
                 sharing=sharing,
                 **terms(fields),
             ),
@@ -119,94 +176,3 @@ def jobs_of(
         for tokens, sharing in zip(prompts, shared, strict=True)
         for i in range(count)
     ]
-
-
-def _text(event: Delta) -> str:
-    assert not isinstance(event, CallStart), "a plain text has no calls"
-    return event.text
-
-
-def logprob_lists(items: Sequence[TokenLogprob], offset: int) -> dict[str, Any]:
-    """Likelihoods in the completions form; `offset` characters of the answer came before."""
-    lists: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
-    for item in items:
-        text = item.piece.decode(errors="replace")
-        lists["tokens"].append(text)
-        lists["token_logprobs"].append(max(item.logprob, LOWEST))
-        lists["top_logprobs"].append({p.decode(errors="replace"): max(v, LOWEST) for p, v in item.top})
-        lists["text_offset"].append(offset)
-        offset += len(text)
-    return lists
-
-
-class CompletionWriter:
-    """Writes one request's answers."""
-
-    def __init__(self, served: ServedModel, fields: CompletionFields, created: int, with_usage: bool) -> None:
-        self._head = {
-            "id": f"cmpl-{uuid.uuid4().hex}",
-            "object": "text_completion",
-            "created": created,
-            "model": served.name,
-        }
-        self._per_prompt = fields.n
-        self._logprobs = fields.logprobs is not None
-        self._with_usage = with_usage
-        self._dones: dict[int, Done] = {}
-        self._offsets: list[int] = []
-        """Characters of every answer that were written."""
-
-    def whole(self, answers: Sequence[tuple[Sequence[Delta], Done]]) -> dict[str, Any]:
-        """The object of a request without streaming."""
-        dones = [done for _, done in answers]
-        return self._head | {
-            "choices": [self._choice(i, events, done) for i, (events, done) in enumerate(answers)],
-            "usage": usage(self._groups(dones)),
-            "timings": timings(dones),
-        }
-
-    def _groups(self, dones: Sequence[Done]) -> list[Sequence[Done]]:
-        return [dones[i : i + self._per_prompt] for i in range(0, len(dones), self._per_prompt)]
-
-    def failed(self, error: ApiError) -> bytes:
-        """See Writer."""
-        return data(error.body())
-
-    def _choice(self, index: int, events: Sequence[Delta], done: Done) -> dict[str, Any]:
-        likely = logprob_lists([i for e in events for i in e.logprobs], 0) if self._logprobs else None
-        return {
-            "index": index,
-            "text": "".join(_text(e) for e in events),
-            "logprobs": likely,
-            **ending(done),
-        }
-
-    def _chunk(self, index: int, text: str, **more: Any) -> dict[str, Any]:
-        choice = {"index": index, "text": text, "logprobs": None, "finish_reason": None} | more
-        chunk = self._head | {"choices": [choice]}
-        return chunk | {"usage": None} if self._with_usage else chunk
-
-    def begin(self, count: int) -> bytes:
-        """See Writer."""
-        self._offsets = [0] * count
-        return b""
-
-    def event(self, number: int, event: Event) -> bytes:
-        """See Writer."""
-        if isinstance(event, Done):
-            self._dones[number] = event
-            last = self._chunk(number, "", **ending(event))
-            if len(self._dones) == len(self._offsets):
-                last["timings"] = timings(list(self._dones.values()))
-            return data(last)
-        text = _text(event)
-        likely = logprob_lists(event.logprobs, self._offsets[number]) if self._logprobs else None
-        self._offsets[number] += len(text)
-        return data(self._chunk(number, text, logprobs=likely))
-
-    def end(self) -> bytes:
-        """See Writer."""
-        if not self._with_usage:
-            return DONE
-        counts = usage(self._groups([self._dones[i] for i in range(len(self._offsets))]))
-        return data(self._head | {"choices": [], "usage": counts}) + DONE

@@ -18,7 +18,7 @@ from strata.server.responses_items import turns_of
 from strata.server.responses_writer import ResponseWriter, Told
 from strata.server.served import ServedModel
 from strata.server.thinking import by_effort, source_of
-from strata.server.tools import Toolbox, chosen_name, tool_of, toolbox
+from strata.server.tools import MODES, Toolbox, chosen_name, tool_of, toolbox
 
 UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "previous_response_id": (),
@@ -32,12 +32,11 @@ UNBUILT: Mapping[str, tuple[Any, ...]] = {
     "access_programs": (),
     "truncation": ("disabled", "auto"),
     "service_tier": ("auto", "default"),
-    "max_tool_calls": (),
 }
 """Understood, but not built; with the values that ask for nothing."""
 
-IGNORED = body.IGNORED - {"metadata"}
-"""The response repeats its metadata."""
+IGNORED = body.IGNORED - {"metadata"} | {"max_tool_calls"}
+"""The response repeats its metadata; calls of tools that a service runs are never made."""
 
 WHY = {
     "previous_response_id": "responses are not stored: send the whole conversation as input",
@@ -173,9 +172,9 @@ def _named(choice: Mapping[str, Any]) -> tuple[str, list[str]]:
     kind = choice.get("type")
     if kind == "function":
         return "required", [chosen_name("tool_choice", choice)]
-    if kind == "allowed_tools" and choice.get("mode") == "required":
+    if kind == "allowed_tools" and choice.get("mode") in MODES:
         forms = [form for form in choice.get("tools", ()) if isinstance(form, dict)]
-        return "required", [chosen_name("tool_choice.tools", form) for form in forms]
+        return choice["mode"], [chosen_name("tool_choice.tools", form) for form in forms]
     raise ApiError(400, f"tool_choice: {kind!r:.40} is not built", "tool_choice", "unsupported_parameter")
 
 

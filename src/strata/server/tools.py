@@ -10,6 +10,8 @@ from strata.server.errors import ApiError
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 MOST_TOOLS = 512
+MODES = ("auto", "required")
+"""Of a choice among some of the tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,10 @@ class Toolbox:
 def toolbox(
     tools: Sequence[Tool], choice: str, named: Sequence[str], parallel: bool, fields: tuple[str, str]
 ) -> Toolbox:
-    """Tools with a choice of "auto", "none" or "required" (among `named`, if any); `fields` are named in errors."""
+    """Tools with a choice of "auto", "none" or "required" (among `named`, if any); `fields` are named in errors.
+
+    With "auto" only those that are `named` are offered, with "required" all are, and one of them is called.
+    """
     where, chosen = fields
     names = [tool.name for tool in tools]
     if len(names) > MOST_TOOLS:
@@ -48,6 +53,8 @@ def toolbox(
         raise ApiError(400, f"{chosen} asks for a call, but {where} is empty", chosen, "invalid_value")
     if choice == "none":
         return Toolbox()
+    if choice == "auto" and named:
+        tools = [tool for tool in tools if tool.name in named]
     return Toolbox(tools, "required" if choice == "required" else "auto", named, parallel)
 
 
