@@ -47,6 +47,8 @@ DIALECTS: Mapping[str, str] = {
     "O-062": "characters of several tokens stream as replacement marks",
     "O-063": "characters of several tokens break a call's arguments in a stream",
     "O-064": "the first part of a stop string that spans chunks is sent already",
+    "O-065": "counts without choices are streamed to clients that did not ask for them",
+    "O-070": "n answers are asked for and one is made",
     "O-071": "a limit on the answer is dropped, or reaching it is told as an end",
     "O-072": "histories without a user's turn fail where the template demands one",
     "O-073": "a turn without text or calls that an agent sends back ends the chat",
@@ -56,6 +58,7 @@ DIALECTS: Mapping[str, str] = {
     "O-077": "a penalty of 0 divides by it",
     "O-078": "reasoning is sent into a block of text, which clients refuse",
     "O-079": "tools of hosted services in a request to /v1/responses fail all of it",
+    "O-080": "the same seed and prompt give another answer with every call",
     "O-081": "a malformed call after reasoning ends in a list of no calls",
     "O-082": "a call that is asked for by name is made or not, as with auto",
     "O-083": "of several calls in one answer only the first is recognised",
@@ -64,7 +67,7 @@ DIALECTS: Mapping[str, str] = {
     "O-086": "the asked form is forced on the reasoning before it",
     "O-087": "a template opens the reasoning, so all of the answer goes to the content",
 }
-"""Those of wire dialects and tool calls that are tested so far; their classes are not done."""
+"""Wire dialects, streams, calls of tools and forms of answers (streams that break off stand above)."""
 
 UX: Mapping[str, str] = {
     "O-105": "while the model loads, the port is closed, or requests hang or are answered as if it were there",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from server.harness import Running, ids, running, sse
@@ -68,6 +69,27 @@ def test_o_064_a_stop_string_over_borders(path: str, stream: bool) -> None:
             cuts = ["The quick brown fox jumps 😀 over".find(stop) for stop in stops]
             assert text == "The quick brown fox jumps 😀 over"[: max(cuts)] or text == "The quick brow"
             assert reason in ("stop", "stop_sequence")
+
+
+@pytest.mark.parametrize("path", list(PATHS)[:2])
+def test_o_065_counts_come_only_where_they_are_asked_for(path: str) -> None:
+    """O-065: a chunk without choices, with the counts, is sent to clients that did not ask for it."""
+    with running(answers=[ids("one two")]) as up:
+        whole = up.http.post(path, json=PATHS[path]).json()["usage"]
+        for options in ({}, {"stream_options": {"include_usage": False}}, {"stream_options": None}):
+            events = sse(up.http.post(path, json={**PATHS[path], "stream": True, **options}).text)
+            assert events[-1] == "[DONE]" and all(e["choices"] and "usage" not in e for e in events[:-1])
+        asked = {**PATHS[path], "stream": True, "stream_options": {"include_usage": True}}
+        *others, last, end = sse(up.http.post(path, json=asked).text)
+        assert (last["choices"], last["usage"], end) == ([], whole, "[DONE]")
+        assert all(e["choices"] and e["usage"] is None for e in others)
+        api, made = up.client(openai.OpenAI, "/v1"), []
+        if "chat" in path:
+            for chunk in api.chat.completions.create(model="tiny", messages=HELLO, stream=True):  # type: ignore[call-overload]
+                made.append(chunk.choices[0].delta.content or "")
+        else:
+            made = [chunk.choices[0].text for chunk in api.completions.create(model="tiny", prompt="Hi", stream=True)]
+        assert "".join(made) == "one two"
 
 
 @EVERY

@@ -52,6 +52,24 @@ def test_claude_code() -> None:
     assert starts == ["thinking", "text", "tool_use"] and events[-1]["type"] == "message_stop"
 
 
+def test_claude_code_beside_its_chat(up: Running) -> None:
+    """The probe of its start, a title as JSON, and a side question that may call nothing."""
+    headers = {"anthropic-version": "2023-06-01", "Authorization": "Bearer k"}
+    probe = {"model": "tiny", "max_tokens": 1, "messages": [{"role": "user", "content": "quota"}], "metadata": {}}
+    said = up.http.post("/v1/messages?beta=true", json=probe, headers=headers).json()
+    assert (said["type"], said["stop_reason"], said["usage"]["output_tokens"]) == ("message", "max_tokens", 1)
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"],
+              "additionalProperties": False}  # fmt: skip
+    title = probe | {"max_tokens": 64, "temperature": 1, "tools": [], "stream": True,
+                     "output_config": {"format": {"type": "json_schema", "schema": schema}}}  # fmt: skip
+    assert sse(up.http.post("/v1/messages?beta=true", json=title, headers=headers).text)[-1]["type"] == "message_stop"
+    tool = {"name": "look", "input_schema": SCHEMA, "cache_control": {"type": "ephemeral"}}
+    aside = probe | {"max_tokens": 200, "tool_choice": {"type": "none"}, "tools": [tool]}
+    refused = up.http.post("/v1/messages", json=aside | {"tools": [{"type": "web_search_20250305", "name": "s"}]})
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
+    assert [b["type"] for b in up.http.post("/v1/messages", json=aside).json()["content"]] == ["text"]
+
+
 def test_codex(up: Running) -> None:
     """Responses: instructions, items with ids, functions that are not strict, own types of tools, nothing stored."""
     ask = {
@@ -84,6 +102,28 @@ def test_codex(up: Running) -> None:
     assert events[-1]["type"] == "response.completed" and events[-1]["response"]["usage"]["total_tokens"]
 
 
+def test_codex_goes_on_with_what_it_was_given(up: Running) -> None:
+    """Its next request repeats the items of the answer, ids and all, and then adds what its tools said."""
+    ask: dict[str, Any] = {
+        "model": "tiny", "instructions": "You are an agent.", "store": False, "stream": True,
+        "parallel_tool_calls": True,
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Look."}]}],
+        "tools": [{"type": "function", "name": "look", "description": "d", "strict": False, "parameters": SCHEMA}],
+        "include": ["reasoning.encrypted_content"], "reasoning": {"effort": "medium", "summary": "auto"},
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]},
+    }  # fmt: skip
+    with calling("qwen_json", "hm\n</think>\n\n" + ANSWER) as thinker:
+        events = sse(thinker.http.post("/v1/responses", json=ask).text)
+        items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+        assert [item["type"] for item in items] == ["reasoning", "message", "function_call"]
+        result = {"type": "function_call_output", "call_id": items[-1]["call_id"], "output": "seen"}
+        again = ask | {"input": [*ask["input"], *items, result]}
+        assert sse(thinker.http.post("/v1/responses", json=again).text)[-1]["type"] == "response.completed"
+        odd = ask | {"input": [*ask["input"], {"type": "web_search_call", "id": "w", "status": "completed"}]}
+        refused = thinker.http.post("/v1/responses", json=odd)
+        assert refused.status_code == 400 and "input[1]" in refused.json()["error"]["message"]
+
+
 def test_opencode(up: Running) -> None:
     """Chats, streamed with usage, tools with extra keywords in their schemas, calls and results in the history."""
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"count":1}'}}
@@ -106,6 +146,11 @@ def test_opencode(up: Running) -> None:
     events = sse(up.http.post("/v1/chat/completions", json=ask).text)
     assert events[-1] == "[DONE]" and events[-2]["usage"]["completion_tokens"]
     assert events[-3]["choices"][0]["finish_reason"] == "tool_calls"
+    several = [{"role": "system", "content": "A title."}, {"role": "system", "content": "Short."}, ask["messages"][1]]
+    title = {"model": "tiny", "messages": several, "max_tokens": 32, "stream": True, "prompt_cache_key": "s"}
+    assert sse(up.http.post("/v1/chat/completions", json=title).text)[-1] == "[DONE]"
+    beyond = up.http.post("/v1/chat/completions", json=title | {"max_tokens": 32_000}).json()["error"]
+    assert beyond["param"] == "max_tokens" and "32000" in beyond["message"], "never less than was asked for"
 
 
 def test_open_webui(up: Running) -> None:
@@ -115,3 +160,10 @@ def test_open_webui(up: Running) -> None:
     assert sse(up.http.post("/v1/chat/completions", json=chat).text)[-1] == "[DONE]"
     title = chat | {"stream": False, "max_tokens": 50, "frequency_penalty": 0, "logit_bias": {}, "user": "u"}
     assert up.http.post("/v1/chat/completions", json=title).json()["choices"][0]["message"]["content"]
+    tools = chat | {"tools": TOOLS, "stream_options": {"include_usage": True}, "params": None}
+    refused = up.http.post("/v1/chat/completions", json=tools | {"params": {"temperature": 1}})
+    assert refused.json()["error"]["param"] == "params", "its own fields stay with it"
+    tools.pop("params")
+    events = sse(up.http.post("/v1/chat/completions", json=tools).text)
+    assert events[-2]["usage"]["total_tokens"] and events[-3]["choices"][0]["finish_reason"] == "tool_calls"
+    assert up.http.get("/v1/models", headers={"Authorization": "Bearer none"}).status_code == 200
