@@ -11,6 +11,7 @@ from llguidance.gbnf_to_lark import any_to_lark
 
 from strata.chat.calls import Tool, ToolDialect
 from strata.chat.json_text import spaced
+from strata.chat.narrowed import known_draft, narrowed, without_patterns
 from strata.chat.reasoning import CLOSE, OPEN
 from strata.core.errors import RequestError
 from strata.sampling.constraint import Constraint
@@ -37,11 +38,24 @@ class Shape:
 
 
 def of_schema(schema: Mapping[str, Any] | bool, strict: bool) -> Shape:
-    """JSON that fits a schema. Without `strict`, keywords that cannot be enforced are left out of account."""
-    made = spaced(schema if strict else loosened(schema), strict)
+    """JSON that fits a schema; without `strict` keywords that no grammar can follow do not count."""
+    made = spaced(known_draft(schema), strict)
     return Shape("body: @json\n", ({"name": "json", "json_schema": made},), json=True)
 
 
+def of_loose_schema(schema: Mapping[str, Any] | bool) -> tuple[Shape, ...]:
+    """The same without `strict`, in several ways: the first that can be compiled is right.
+
+    Before keywords do not count, they are replaced by others that leave fewer choices.
+    """
+    loose = loosened(schema)
+    narrow, wider = narrowed(loose), narrowed(loose, branches=False)
+    forms = [narrow, without_patterns(narrow), wider, without_patterns(wider), loose]
+    return tuple(of_schema(form, strict=False) for number, form in enumerate(forms) if form not in forms[:number])
+
+
+_BRACE = re.compile(r"(?<!\\)(?<!\\[pPxu])\{(?!\d+(,\d*)?\})")
+"""One that repeats nothing, which scripts take for itself."""
 _AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 
 
@@ -53,6 +67,8 @@ def loosened(schema: Any) -> Any:
         return schema
     kept = {}
     for name, value in schema.items():
+        if name == "pattern" and isinstance(value, str):
+            value = _BRACE.sub(r"\{", value)
         if isinstance(value, str):
             elsewhere = name == "$ref" and not value.startswith("#")
             if elsewhere or (name == "pattern" and _AROUND.search(value)):

@@ -23,7 +23,7 @@ class Closers:
         flags = np.zeros((5, size), dtype=np.bool_)
         self.letters, self.brackets, self.quotes, self.separators, self.structural = flags
         self.lengths = np.zeros(size, dtype=np.int64)
-        """Bytes, of tokens that are plain words."""
+        """How much of a string that has to go on they are: words, then other characters, white space last."""
         self.single: dict[str, int] = {}
         """Printable ASCII characters."""
         self.stops = frozenset(stops)
@@ -36,11 +36,17 @@ class Closers:
             self.quotes[token] = piece == b'"'
             self.separators[token] = piece in (b",", b":")
             self.structural[token] = any(mark in piece for mark in b'{}[],:"')
-            self.lengths[token] = len(piece) if piece.isalnum() and piece.isascii() else int(len(piece) == 1)
+            self.lengths[token] = _worth(piece)
             if len(piece) == 1 and 32 <= piece[0] < 127:
                 self.single[piece.decode()] = token
         self.exits = self.brackets | self.quotes | self.separators
         """What ends a value, or begins the next thing after one."""
+
+
+def _worth(piece: bytes) -> int:
+    if piece.isalnum() and piece.isascii():
+        return 2 * len(piece)
+    return int(len(piece) == 1 and not piece.isspace())
 
 
 @dataclass(slots=True)
@@ -60,7 +66,9 @@ class ShortestEnd:
     """Finds short ways to an end of one grammar's answers. The same state always gives the same way."""
 
     def __init__(self, closers: Closers, names: Sequence[Sequence[int]], closing: Sequence[int]) -> None:
-        """`names`: of members that objects must have, up to their closing quote; `closing`: what ends reasoning."""
+        """`names`: of members that objects must have, and other likely strings, up to their closing quote; `closing`:
+        what ends reasoning.
+        """
         self._closers = closers
         self._names = sorted(names, key=len)
         self._closing = closing
@@ -99,7 +107,7 @@ class ShortestEnd:
             name = next((name for name in self._names if self._fits(walk, name)), None)
             if name is not None:
                 return name
-        if seen not in known:
+        if seen not in known or not self._fits(walk, known[seen]):
             known[seen] = self._way_out(walk.matcher, closers.quotes if inside else closers.exits)
         if known[seen]:
             return known[seen]

@@ -131,6 +131,12 @@ def required_of(schema: Mapping[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
+def example_of(schema: Mapping[str, Any]) -> list[str]:
+    """A string that its pattern may match: the pattern itself, without anchors and escapes."""
+    pattern = schema.get("pattern")
+    return [re.sub(r"\\(.)", r"\1", pattern.strip("^$"))] if isinstance(pattern, str) and len(pattern) <= 64 else []
+
+
 def choices_in(schema: Mapping[str, Any]) -> Iterator[Any]:
     """What an instance may have or not: optional members, further items, one branch or another."""
     needed = set(required_of(schema))

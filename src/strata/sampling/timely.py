@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from strata.sampling.constraint import Constraint
 from strata.sampling.ending import Closers, ShortestEnd
 from strata.sampling.mask import TokenMask
-from strata.sampling.smallest import Smallest, required_of, schemas_of, subschemas
+from strata.sampling.smallest import Smallest, example_of, required_of, schemas_of, subschemas
 
 LONGEST = 8192
 """Tokens of an end that is looked for at the beginning of an answer."""
@@ -39,8 +39,11 @@ class Ends:
 def ends_of(constraint: Constraint, matcher: LLMatcher, closers: Closers, encode: Callable[[str], list[int]]) -> Ends:
     """Of the answers to `constraint`, whose grammar `matcher` has at its beginning."""
     schemas = schemas_of(constraint.grammar)
-    names = {name for schema in schemas for part in subschemas(schema) for name in required_of(part)}
-    written = [encode(json.dumps(name, ensure_ascii=False)[1:]) for name in sorted(names)]
+    parts = [part for schema in schemas for part in subschemas(schema)]
+    words = {name for part in parts for name in required_of(part)} | {
+        text for part in parts for text in example_of(part)
+    }
+    written = [encode(json.dumps(word, ensure_ascii=False)[1:]) for word in sorted(words)]
     shortest = ShortestEnd(closers, written, encode(constraint.closing))
     characters = max((Smallest(schema).largest_choice() for schema in schemas), default=0)
     sample = "".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)[:SAMPLE]

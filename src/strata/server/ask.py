@@ -15,6 +15,7 @@ from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
 from strata.server.errors import ApiError
 from strata.server.formats import Format, check_length
+from strata.server.grammars import Checked
 from strata.server.job import Job
 from strata.server.served import ServedModel
 from strata.server.thinking import source_of
@@ -100,15 +101,19 @@ async def _constraint(
     """What the answer has to look like from its first token on, in a context that has `room` for so many; 400 when it
     cannot be compiled, or is longer than it may be.
     """
-    shape = None if ask.form is None else ask.form.shape
+    shapes: Sequence[Shape | None] = (None,) if ask.form is None else ask.form.shapes
     if dialect is not None:
-        shape = _with_tools(ask.toolbox, shape, dialect)
+        shapes = [_with_tools(ask.toolbox, shape, dialect) for shape in shapes]
     thinking = thinking_after(prompt, served.conversation)
     most = room if ask.max_new is None else ask.max_new
-    made = constraint(shape, thinking, ask.budget, most)
-    if made is None or not made.grammar:
-        return made
-    checked = await served.grammars.check(made)
+    made, checked = None, Checked("")
+    for shape in shapes:
+        made = constraint(shape, thinking, ask.budget, most)
+        if made is None or not made.grammar:
+            return made
+        checked = await served.grammars.check(made)
+        if not checked.complaint:
+            break
     if checked.complaint and ask.form is not None and not ask.toolbox.forced():
         raise ask.form.refused(checked.complaint)
     if checked.complaint:

@@ -1,10 +1,10 @@
 """The form that an answer is to have, as requests ask for it: a JSON schema, a regular expression or a grammar."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strata.chat.shapes import Shape, of_grammar, of_regex, of_schema, place_of
+from strata.chat.shapes import Shape, of_grammar, of_loose_schema, of_regex, of_schema, place_of
 from strata.chat.tokenizer import Tokenizer
 from strata.core.errors import RequestError
 from strata.server.errors import ApiError
@@ -14,7 +14,8 @@ from strata.server.errors import ApiError
 class Format:
     """What was asked for, and where."""
 
-    shape: Shape
+    shapes: Sequence[Shape]
+    """The first that can be compiled is right."""
     field: str
     schema: Any = None
     """For naming the place of what cannot be honoured."""
@@ -38,7 +39,7 @@ def of_schema_field(field: str, schema: Any, strict: bool) -> Format:
     """A schema that a request gives in `field`."""
     if not isinstance(schema, dict | bool):
         raise ApiError(400, f"{field} must be a JSON schema (an object)", field, "invalid_value")
-    return Format(of_schema(schema, strict), field, schema)
+    return Format((of_schema(schema, strict),) if strict else of_loose_schema(schema), field, schema)
 
 
 def of_response_format(value: Mapping[str, Any] | None, field: str) -> Format | None:
@@ -49,7 +50,7 @@ def of_response_format(value: Mapping[str, Any] | None, field: str) -> Format | 
         case "text":
             return None
         case "json_object":
-            return Format(of_schema({"type": "object"}, strict=True), field)
+            return Format((of_schema({"type": "object"}, strict=True),), field)
         case "json_schema":
             inner, where = value, field
             if isinstance(value.get("json_schema"), dict):
@@ -68,7 +69,7 @@ def of_text(field: str, value: str | None) -> Format | None:
     if not value:
         return None
     try:
-        return Format(of_regex(value) if field == "regex" else of_grammar(value), field)
+        return Format((of_regex(value) if field == "regex" else of_grammar(value),), field)
     except RequestError as error:
         raise ApiError(400, f"{field}: {error.message}", field, "invalid_value") from error
 

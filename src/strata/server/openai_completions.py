@@ -27,6 +27,7 @@ from strata.server.fields import (
     terms,
 )
 from strata.server.formats import Format, check_length
+from strata.server.grammars import Checked
 from strata.server.job import Job
 from strata.server.served import ServedModel
 
@@ -130,13 +131,17 @@ def prompts_of(fields: CompletionFields, tokenizer: Tokenizer) -> list[tuple[int
 
 async def constraint_of(form: Format | None, served: ServedModel, most: int | None) -> Constraint | None:
     """What an answer of at most `most` tokens has to look like; 400 when it cannot be compiled, or is too long."""
-    made = None if form is None else constraint(form.shape, "no", None, most)
-    if form is not None and made is not None:
-        checked = await served.grammars.check(made)
-        if checked.complaint:
-            raise form.refused(checked.complaint)
-        check_length(checked.short, served.conversation.tokenizer, most, "max_tokens")
-    return made
+    if form is None:
+        return None
+    complaint = ""
+    for shape in form.shapes:
+        made = constraint(shape, "no", None, most)
+        checked = await served.grammars.check(made) if made is not None else Checked("")
+        if not checked.complaint:
+            check_length(checked.short, served.conversation.tokenizer, most, "max_tokens")
+            return made
+        complaint = checked.complaint
+    raise form.refused(complaint)
 
 
 def jobs_of(
