@@ -117,14 +117,18 @@ class ShortestEnd:
         return [token] if longest[token] >= 0 else []
 
     def _way_out(self, matcher: LLMatcher, exits: Flags) -> Sequence[int]:
-        """The fewest characters after which one of `exits` may come, or the end; none where all look the same."""
-        left: deque[tuple[LLMatcher, list[int]]] = deque([(matcher, [])])
-        seen = {matcher.compute_bitmask()}
+        """The fewest characters after which one of `exits` may come, or the end; none where none is in sight.
+
+        Two ways are the same where the same tokens were allowed one after the other, repetitions left out.
+        """
+        trail: tuple[bytes, ...] = (matcher.compute_bitmask(),)
+        left: deque[tuple[LLMatcher, list[int], tuple[bytes, ...]]] = deque([(matcher, [], trail)])
+        seen = {trail}
         for _ in range(SEARCHED):
             if not left:
                 break
-            state, made = left.popleft()
-            for token in self._likely(flags_of(state.compute_bitmask(), exits.size)):
+            state, made, trail = left.popleft()
+            for token in self._likely(flags_of(trail[-1], exits.size)):
                 ahead = state.deep_copy()
                 if not ahead.consume_token(token):
                     continue
@@ -133,9 +137,10 @@ class ShortestEnd:
                     continue
                 if ahead.is_accepting() or (flags_of(bits, exits.size) & exits).any():
                     return [*made, token]
-                if bits not in seen:
-                    seen.add(bits)
-                    left.append((ahead, [*made, token]))
+                longer = trail if bits == trail[-1] else (*trail, bits)
+                if longer not in seen:
+                    seen.add(longer)
+                    left.append((ahead, [*made, token], longer))
         return []
 
     def _likely(self, allowed: Flags) -> list[int]:
