@@ -228,3 +228,13 @@ def test_a_first_request_is_read_by_the_context_that_its_load_told(tmp_path: Pat
             assert up.http.post("/v1/completions", json=body).status_code == 200
     first, second = (line.split()[2:] for line in heard.read_text().splitlines() if line.startswith("GEN"))
     assert first == second and any(word.startswith("mask=") for word in first)
+
+
+def test_who_asks_while_a_model_ends_for_somebody_who_left_is_served() -> None:
+    with several({"a": {"deaf": True}, "b": {}}) as up:
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=0.3)
+        assert up.http.get("/v1/status").json()["requests"] == 0, "a takes two seconds to end"
+        assert ask(up, "a").json()["model"] == "a"
+        assert states(up) == {"a": "loaded", "b": "unloaded"}
+        assert metrics(up, "strata_model_loads_total") == {'{model="a",outcome="loaded"}': 2.0}, "b for nobody"

@@ -78,8 +78,9 @@ class Loader:
         return freed
 
     def _forget(self, engine: EngineProcess) -> None:
-        self._tally.restarts += engine.restarts
-        self.model = self.engine = self._watcher = None
+        if engine is self.engine:  # which may have failed while it was ended
+            self._tally.restarts += engine.restarts
+            self.model = self.engine = self._watcher = None
 
     async def _watch(self, model: Model, engine: EngineProcess) -> None:
         """Say how the engine is doing, until it is ended or beyond help."""

@@ -51,6 +51,8 @@ class Models:
         self._usual = self.catalog.models[0]
         self._holds = 0
         """Requests that may use the engine and have not yet asked it for anything."""
+        self._changing = False
+        """What is loaded ends, or loads: even who asks for that waits."""
         self._woken = asyncio.Event()
         self._used = asyncio.Event()
         self._over = asyncio.Event()
@@ -132,14 +134,15 @@ class Models:
         self._used.set()
         if model.failure:
             raise cannot_load(model)
-        if model is self._loader.model and not self._turns:
+        if model is self._loader.model and not (self._turns or self._changing):
             self._holds += 1
         else:
             if len(self._turns) >= self.terms.queue_limit:
                 raise QueueFullError(f"{len(self._turns)} requests wait for another model already")
             await self._wait(Turn(model))
         try:
-            assert self.engine is not None, "nothing is ended while somebody holds it"
+            if self.engine is None:  # it failed in this very moment
+                raise cannot_load(model)
             yield self.engine
         finally:
             self._let_go()
@@ -239,22 +242,33 @@ class Models:
             await self._woken.wait()
 
     async def _carry_out(self, turn: Turn) -> None:
-        loader, model, freed = self._loader, turn.model, Freed()
-        if model is not loader.model:
+        """Bring about what `turn` waits for, and let everybody go on who waits for the same."""
+        model, freed = turn.model, Freed()
+        if model is not self._loader.model:
             await self.drained()
-            if self._turns.first is not turn:
-                return  # who wanted it has left
-            freed = await loader.end(turn.why)
-            if model is not None:
-                loader.begin(model)
+            self._changing = True
+            freed = await self._change(turn)
+            self._changing = False
+        if self._turns.first is not turn:
+            return  # who wanted it has left
         if model is not None:
-            await loader.arrive()
-        if model is loader.model:
+            await self._loader.arrive()
+        if model is self._loader.model:
             self._usual = model or self._usual
             went_on = self._turns.settle(model, freed)
             self._holds += went_on if model is not None else 0
         elif model is not None:
             self._turns.settle(model, cannot_load(model))
+
+    async def _change(self, turn: Turn) -> Freed:
+        """End what is loaded, and load what `turn` waits for, unless it has left -> what the end freed."""
+        freed = Freed()
+        if self._turns.first is turn:
+            freed = await self._loader.end(turn.why)
+        if self._turns.first is turn and turn.model is not None:
+            self._loader.begin(turn.model)
+            await self._loader.arrive()
+        return freed
 
     async def _rest(self, idle_s: float) -> None:
         """Unload whenever nothing was asked for so long."""
@@ -263,8 +277,8 @@ class Models:
                 self._used.clear()
                 await self._used.wait()
             await self._loader.arrive()
-            await self.drained()
             self._used.clear()
+            await self.drained()
             try:
                 async with asyncio.timeout(idle_s):
                     await self._used.wait()
