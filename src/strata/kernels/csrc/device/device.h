@@ -3,6 +3,7 @@
 //     STRATA_KERNEL(name, (params))  a kernel; parameters are pointers, int64_t and float only
 //     STRATA_KERNEL_OF(threads, name, (params))  the same, for blocks of exactly that many threads
 //     STRATA_KERNEL_UP_TO(threads, name, (params))  the same, for blocks of at most that many
+//     STRATA_KERNEL_BESIDE(threads, blocks, name, (params))  the same, where so many blocks share a processor
 //     thread_x(), block_x(), block_y(), block_z(), block_size(), grid_x()
 //     lane() = thread_x() % 32, warp() = thread_x() / 32: groups of 32 lanes, whatever the width of the hardware's wave
 //     barrier()                      the whole block; every thread that has not ended must come to the same place

@@ -13,6 +13,9 @@
 #define STRATA_KERNEL(name, params) extern "C" __global__ void name params
 #define STRATA_KERNEL_OF(threads, name, params) extern "C" __global__ __launch_bounds__(threads) void name params
 #define STRATA_KERNEL_UP_TO(threads, name, params) STRATA_KERNEL_OF(threads, name, params)
+// Not told so, NVIDIA's compiler leaves registers for two blocks of 512 threads, and spills.
+#define STRATA_KERNEL_BESIDE(threads, blocks, name, params) \
+    extern "C" __global__ __launch_bounds__(threads, blocks) void name params
 #define SHARED(type, name, count) __shared__ __attribute__((aligned(16))) type name[count]
 #define DYNAMIC_SHARED(type, name)                                                       \
     extern __shared__ __attribute__((aligned(16))) unsigned char strata_dynamic_shared[]; \

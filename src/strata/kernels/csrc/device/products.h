@@ -21,9 +21,9 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
 }
 
 #define STRATA_LINEAR(T)                                                                                               \
-    STRATA_KERNEL_UP_TO(product_threads, linear_##T,                                                                   \
-                        (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,             \
-                         int64_t rows, int64_t cols, int64_t lines)) {                                                 \
+    STRATA_KERNEL_BESIDE(product_threads, 1, linear_##T,                                                               \
+                         (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,             \
+                          int64_t rows, int64_t cols, int64_t lines)) {                                                \
         DYNAMIC_SHARED(unsigned char, shared);                                                                         \
         using F = STRATA_FORMAT;                                                                                       \
         LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
@@ -32,7 +32,7 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
     }
 
 #define STRATA_ONE_MATRIX(T)                                                                                           \
-    STRATA_KERNEL_UP_TO(product_threads, one_matrix_##T,                                                               \
+    STRATA_KERNEL_BESIDE(product_threads, 1, one_matrix_##T,                                                               \
                         (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
                          int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
         DYNAMIC_SHARED(unsigned char, shared);                                                                         \
@@ -45,7 +45,7 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
 
 // one_matrix for rows of fewer than 32 sub-blocks of codes.
 #define STRATA_PACKED(T)                                                                                               \
-    STRATA_KERNEL_UP_TO(product_threads, packed_##T,                                                                   \
+    STRATA_KERNEL_BESIDE(product_threads, 1, packed_##T,                                                                   \
                         (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
                          int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
         DYNAMIC_SHARED(unsigned char, shared);                                                                         \
@@ -57,7 +57,7 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
     }
 
 #define STRATA_GATE_UP(T)                                                                                              \
-    STRATA_KERNEL_UP_TO(product_threads, gate_up_##T,                                                                  \
+    STRATA_KERNEL_BESIDE(product_threads, 1, gate_up_##T,                                                                  \
                         (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
                          int64_t cols, int64_t lines, float* h, int64_t width)) {                                      \
         DYNAMIC_SHARED(unsigned char, shared);                                                                         \

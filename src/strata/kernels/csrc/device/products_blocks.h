@@ -162,7 +162,7 @@ STRATA_INLINE void run_blocks(Work& work, unsigned char* shared) {
         bringing.landed();
         const int unit = bringing.head(slot).unit;
         if (unit < 0) return;
-        if (T == 2 && work.count(unit) == 1) block_rows<F, L, 1>(work, bringing, slot);
+        if (T == 2 && !work.one_input() && work.count(unit) == 1) block_rows<F, L, 1>(work, bringing, slot);
         else block_rows<F, L, T>(work, bringing, slot);
     }
 }

@@ -175,9 +175,8 @@ STRATA_INLINE void pair_of_rows(const Work& work, const Table& table, Ahead<F, L
 //     count(unit)               its rows of x; one_input(): they are the same rows for all units
 //     input(unit, t)            where row t of them lies
 //     finish(unit, r, t, sum, second)   called by one lane: row r of the unit with row t of x, in the first matrix and the last
-template <class F, int L, int T, class Work>
-STRATA_INLINE void run_rows(Work& work, unsigned char* shared) {
-    using R = Ring<F, L, 5>;
+template <class F, int L, int T, class R, class Work>
+STRATA_INLINE void run_stages(Work& work, unsigned char* shared) {
     uint32_t* const table = reinterpret_cast<uint32_t*>(shared);
     uint8_t* const ring = shared + 4 * Unpack<F>::table_words + warp() * R::bytes;
     const int steps = (2 * (work.cols / F::sub) + 31) / 32, stages = (steps + R::steps - 1) / R::steps;
@@ -197,9 +196,20 @@ STRATA_INLINE void run_rows(Work& work, unsigned char* shared) {
         ahead.landed();
         const int unit = ahead.head(slot).unit;
         if (unit < 0) return;
-        if (T == 2 && work.count(unit) == 1) pair_of_rows<F, L, 1, R>(work, lookup, ahead, slot);
+        if (T == 2 && !work.one_input() && work.count(unit) == 1) pair_of_rows<F, L, 1, R>(work, lookup, ahead, slot);
         else pair_of_rows<F, L, T, R>(work, lookup, ahead, slot);
     }
+}
+
+// Stages of five steps, or of four where those fit a unit and fives do not: the steps of a last stage that is not full
+// are slow.
+template <class F, int L, int T, class Work>
+STRATA_INLINE void run_rows(Work& work, unsigned char* shared) {
+    if constexpr (T == 1 && L == 1 && Ring<F, L, 5>::steps == 5) {
+        const int subs = 2 * (work.cols / F::sub);
+        if (subs % 160 != 0 && subs % 128 == 0) return run_stages<F, L, T, Ring<F, L, 4>>(work, shared);
+    }
+    run_stages<F, L, T, Ring<F, L, 5>>(work, shared);
 }
 
 }  // namespace strata::STRATA_ISA

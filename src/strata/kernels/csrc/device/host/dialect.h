@@ -16,6 +16,7 @@
 #define STRATA_KERNEL(name, params) STRATA_KERNEL_(name, params, 0)
 #define STRATA_KERNEL_OF(threads, name, params) STRATA_KERNEL_(name, params, threads)
 #define STRATA_KERNEL_UP_TO(threads, name, params) STRATA_KERNEL_(name, params, 0)
+#define STRATA_KERNEL_BESIDE(threads, blocks, name, params) STRATA_KERNEL_(name, params, 0)
 #define STRATA_KERNEL_(name, params, threads)                                                             \
     static void name params;                                                                              \
     [[maybe_unused]] static const bool name##_known = ::strata::simt::remember<&name>(STRATA_UNIT, #name, threads); \
