@@ -6,7 +6,7 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import launch
+from strata.kernels.linear import launch, tiles
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -34,8 +34,12 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
 def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]) -> list[torch.Tensor]:
     """The products with weights of one format; the results lie one after the other in one tensor."""
     rows, cols = inputs.x.shape
-    size = launch.bucket(fmt, cols, rows)
-    shape = launch.shape(device, fmt, cols, sum(weight.rows for weight in weights), 1, size=size)
+    lines, tiled = [weight.rows for weight in weights], tiles.size_for(fmt, cols, rows)
+    if tiled:
+        name, size, shape = f"tiles_{tiled}", 8 * tiled, tiles.shape(device, fmt, cols, lines, tiled)
+    else:
+        size = launch.bucket(fmt, cols, min(rows, tiles.FROM_ROWS - 1) if tiles.has(fmt) else rows)
+        name, shape = f"linear_{size}", launch.shape(device, fmt, cols, sum(lines), 1, size=size)
     table: list[int] = []
     units = before = 0
     for weight in weights:
@@ -44,7 +48,7 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         units += -(-weight.rows // shape.lines)
         before += weight.rows
     y = device.empty(rows * before)
-    kernel = Kernel(launch.unit(fmt), f"linear_{size}", early=True)
+    kernel = Kernel(launch.unit(fmt), name, early=True)
     matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
     if rows:
         known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols, shape.lines)

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "products_packed.h"
+#include "products_tiles.h"
 #include "products_work.h"
 
 namespace strata::STRATA_ISA {
@@ -28,7 +29,19 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
         using F = STRATA_FORMAT;                                                                                       \
         LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
                                  static_cast<int>(cols), static_cast<int>(lines)};                                     \
-        run<F, 1, T>(work, shared);                                                                                    \
+        if constexpr (T <= 4 || !has_fragments<F>) run<F, 1, T>(work, shared);                                         \
+    }
+
+// linear for several rows of x: 8 N at once.
+#define STRATA_TILES(N)                                                                                                \
+    STRATA_KERNEL_BESIDE(tile_threads, 2, tiles_##N,                                                                   \
+                         (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,                \
+                          int64_t rows, int64_t cols, int64_t lines)) {                                                \
+        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
+        using F = STRATA_FORMAT;                                                                                       \
+        LinearWork<F, 8 * N> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * 8 * N,  \
+                                     static_cast<int>(cols), static_cast<int>(lines)};                                 \
+        if constexpr (has_fragments<F>) run_tiles<F, N>(work, shared);                                                 \
     }
 
 #define STRATA_ONE_MATRIX(T)                                                                                           \
@@ -72,6 +85,8 @@ STRATA_LINEAR(1)
 STRATA_LINEAR(2)
 STRATA_LINEAR(4)
 STRATA_LINEAR(8)
+STRATA_TILES(1)
+STRATA_TILES(2)
 STRATA_ONE_MATRIX(1)
 STRATA_ONE_MATRIX(2)
 STRATA_PACKED(1)
@@ -80,6 +95,7 @@ STRATA_GATE_UP(1)
 STRATA_GATE_UP(2)
 
 #undef STRATA_LINEAR
+#undef STRATA_TILES
 #undef STRATA_ONE_MATRIX
 #undef STRATA_PACKED
 #undef STRATA_GATE_UP
