@@ -34,7 +34,7 @@ from urllib.parse import urlsplit
 
 from strata.checks.company import Company
 from strata.checks.facts import origin
-from strata.checks.serving import END_S, Reader, Server, served
+from strata.checks.serving import END_S, Reader, Server, family, served
 
 Body = Callable[[str, int], dict[str, Any]]
 SCRIPTED = Path(__file__).with_name("scripted_engine.py")
@@ -82,9 +82,9 @@ class Asked:
     """Of every prompt, about."""
 
     def request(self, seed: int) -> bytes:
-        """As it goes over the wire; other seeds give other prompts."""
+        """As it goes over the wire; other seeds and dialects give other prompts, of which nothing is held."""
         path, body = DIALECTS[self.dialect]
-        text = " ".join(random.Random(seed).choices(WORDS.split(), k=self.prompt))
+        text = " ".join(random.Random(f"{self.dialect} {seed}").choices(WORDS.split(), k=self.prompt))
         sent = json.dumps({**body(text, self.tokens), "stream": True, "temperature": 0.0}).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self.address[0]}\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(sent)}\r\nConnection: close\r\n\r\n".encode() + sent
@@ -151,6 +151,27 @@ def first_token_ms(asked: Asked, seed: int) -> tuple[float, float, int]:
     return 1e3 * waited, sum(map(float, own)), number(PROMPT, whole)
 
 
+class Others:
+    """The share of processor time that went to neither this process nor the server and its engine, from now on."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.company = Company()
+        self.began = time.perf_counter()
+        self.family_s = self.family()
+
+    def family(self) -> float:
+        """Processor time of the server and its engine, which Company cannot know for its own while they run."""
+        assert self.server.pid is not None
+        return sum(map(processor_s, family(self.server.pid)))
+
+    def share(self) -> float | None:
+        """See `Company.share`."""
+        found = self.company.share()
+        available = (time.perf_counter() - self.began) * (os.cpu_count() or 1)
+        return None if found is None else round(max(0.0, found - (self.family() - self.family_s) / available), 3)
+
+
 def spread(values: Sequence[float], digits: int = 4) -> dict[str, float]:
     """Median and ends."""
     found = {"median": statistics.median(values), "min": min(values), "max": max(values)}
@@ -210,10 +231,11 @@ def main() -> int:
     options = parser.parse_args()
     flags = ["--parallel", str(options.streams), "--ctx-size", "2048", *shlex.split(options.flags)]
     started = scripted(options.rate, flags) if options.engine == "scripted" else served(None, flags, os.environ)
-    settings = {name: getattr(options, name) for name in ("streams", "rate", "flags")}
+    rate = options.rate if options.engine == "scripted" else None
+    settings = {"streams": options.streams, "rate": rate, "flags": options.flags}
     with started as server:
         for dialect in options.dialect or DIALECTS:
-            company = Company()
+            company = Others(server)
             found = tokens_cost(Asked(server, dialect, options.tokens, 32), options.streams, options.repeat)
             found |= first_cost(Asked(server, dialect, 4, options.prompt), options.firsts)
             facts = {**settings, **origin(None, None), "company": company.share()}
