@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from server.harness import fake_process, ids, models_of, sse
 from strata.core.log import Log
 from strata.engine.events import Event, Progress, Token
 from strata.server.app import create_app
+from strata.server.aside import SHORT, aside
 from strata.server.child_lines import ChildLines
 from strata.server.engine_process import EngineProcess, State
 from strata.server.inbox import Inbox
@@ -125,3 +127,11 @@ def test_what_a_slow_client_left_waiting_comes_in_one_write() -> None:
     assert "".join(event["choices"][0]["text"] for event in events[:-1]) == TEXT
     assert len(events) == len(ids(TEXT)) + 2, "an event for each token, one for the end, and [DONE]"
     assert len([write for write in writes if write]) == 2
+
+
+def test_a_long_text_is_read_beside_the_loop_and_a_short_one_within_it() -> None:
+    async def run() -> tuple[int, int]:
+        return await aside(SHORT, threading.get_ident), await aside(SHORT + 1, threading.get_ident)
+
+    short, long = asyncio.run(run())
+    assert short == threading.get_ident() != long

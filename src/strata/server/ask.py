@@ -1,6 +1,5 @@
 """What a chat request asks for in the project's own words, whatever its dialect, and the engine's requests for it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,6 +12,7 @@ from strata.chat.reader import Reading
 from strata.chat.shapes import Shape, Thinking, constraint, either, of_calls, of_strict_calls
 from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
+from strata.server.aside import aside
 from strata.server.errors import ApiError
 from strata.server.formats import Format, check_length
 from strata.server.grammars import Checked
@@ -55,7 +55,8 @@ async def jobs_of(ask: Ask, served: ServedModel, context: int | None) -> list[Jo
     box = ask.toolbox
     dialect = _dialect(ask, served)
     options = replace(ask.options, tools=[tool.written() for tool in box.tools]) if box.tools else ask.options
-    prompt = await asyncio.to_thread(conversation.prompt, ask.turns, options)
+    characters = sum(len(turn.content) for turn in ask.turns) + sum(len(str(tool)) for tool in options.tools)
+    prompt = await aside(characters, conversation.prompt, ask.turns, options)
     room = None if context is None else max(1, context - len(prompt.tokens))
     asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect, room)}
     if asked["constraint"] is not None and ask.ignore_end:

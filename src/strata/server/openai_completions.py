@@ -1,6 +1,5 @@
 """OpenAI's text completions: a prompt as it stands, without a chat template."""
 
-import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from strata.chat.shapes import constraint
 from strata.chat.tokenizer import Tokenizer
 from strata.engine.request import Request
 from strata.sampling.constraint import Constraint
+from strata.server.aside import aside
 from strata.server.body import read_fields
 from strata.server.completions_writer import CompletionWriter, Shown
 from strata.server.dialect import Work
@@ -62,7 +62,9 @@ async def read(value: Mapping[str, Any], served: ServedModel, context: int | Non
     served.check_name(fields.model)
     shown = _shown(fields)
     tokenizer = served.conversation.tokenizer
-    prompts = await asyncio.to_thread(prompts_of, fields, tokenizer)
+    parts = [fields.prompt] if isinstance(fields.prompt, str) else fields.prompt
+    characters = sum(1 if isinstance(part, int) else len(part) for part in parts)
+    prompts = await aside(characters, prompts_of, fields, tokenizer)
     if fields.echo:
         shown = replace(shown, echoes=[tokenizer.decode(prompt, control=True) for prompt in prompts])
     if fields.suffix:
