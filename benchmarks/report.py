@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python benchmarks/report.py [--check]
 
-Reads peers.jsonl (compare_peers.py), slots.jsonl (strata bench decode --slots 1 --slots 4 --json), kernels.jsonl
+Reads peers.jsonl (compare_peers.py), server.jsonl (server_cost.py), slots.jsonl (strata bench decode --slots 1
+--slots 4 --json), kernels.jsonl
 (strata bench kernels --json), crowds.jsonl (strata bench join, turns, serve and soak, --json) and sweep.jsonl
 (sweep.py); replaces what stands between `<!-- figures: NAME -->` and
 `<!-- end -->` in the page. --check writes nothing and exits 1 when the page or the plot differ from what the results
@@ -91,6 +92,26 @@ def kernels_section(lines: Sequence[Line]) -> str:
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
+def server_section(lines: Sequence[Line]) -> str:
+    """What the server costs beside its engine; of every engine and dialect the last line."""
+    if not lines:
+        return NONE
+    commits = ", ".join(dict.fromkeys(x["commit"] for x in lines))
+    parts = [
+        f"{lines[0]['machine']['cpu']}; commit {commits}.\n",
+        "| engine | dialect | streams | tok/s of all | ms of processor time per token | added to the first token, ms |",
+        "|---|---|---|---|---|---|",
+    ]
+    for x in {(x["engine"], x["dialect"]): x for x in lines}.values():
+        cost, first = (
+            f"{x[name]['median']:.{digits}f} ({x[name]['min']:.{digits}f} to {x[name]['max']:.{digits}f})"
+            for name, digits in (("ms_per_token", 2), ("ttft_added_ms", 1))
+        )
+        rate = x["tokens_per_second"]["median"]
+        parts.append(f"| {x['engine']} | {x['dialect']} | {x['streams']} | {rate:.0f} | {cost} | {first} |")
+    return "\n".join(parts) + "\n"
+
+
 def product_cell(line: Line) -> str:
     """GB/s and GMAC/s of one product."""
     return f"{line['gb_per_second']:.1f} GB/s, {line['gmac_per_second']:.0f} GMAC/s"
@@ -134,13 +155,15 @@ def filled(page: str, sections: dict[str, str]) -> str:
 
 def written(page: str, results: Path) -> tuple[str, str]:
     """(page, plot) of the results."""
-    lines = {name: read_lines(results / f"{name}.jsonl") for name in ("peers", "slots", "kernels", "crowds", "sweep")}
+    names = ("peers", "slots", "kernels", "crowds", "sweep", "server")
+    lines = {name: read_lines(results / f"{name}.jsonl") for name in names}
     sections = {
         "peers": peers_section(lines["peers"]),
         "slots": slots_section(lines["slots"]),
         "kernels": kernels_section(lines["kernels"]),
         "crowds": crowds_section(lines["crowds"], origin, NONE),
         "sweep": sweep_section(lines["sweep"]),
+        "server": server_section(lines["server"]),
     }
     caption = "solid: milliseconds per decode step; dashed: weights and state moved, by what a plain read gives"
     return filled(page, sections), svg(panels_of(lines["sweep"]), caption)

@@ -6,10 +6,11 @@
 For each dialect `--streams` clients stream at once, `--repeat` times; counted is the processor time of the server
 process, threads included, from the first request's byte to the last answer's, and not that of the engine, its child:
 so it holds the reading of the requests too. Then one client after the other sends a prompt of about `--prompt` tokens;
-of its time to first token what the engine says of its own (waiting and reading) is taken off.
+of its time to first token what the engine took, from its line to its first token's, is taken off.
 
-Engines: `scripted` computes nothing and says `--rate` tokens a second to each stream (scripted_engine.py), `demo` is
-the real one with the demo model. Processor time hardly changes with company on the machine; `company` tells of it.
+Engines (scripted_engine.py): `scripted` computes nothing and says `--rate` tokens a second to each stream, `demo` is
+the real one with the demo model and a watch at its door. Processor time hardly changes with company on the machine;
+`company` tells of it.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from urllib.parse import urlsplit
 
 from strata.checks.company import Company
 from strata.checks.facts import origin
-from strata.checks.serving import END_S, Reader, Server, family, served
+from strata.checks.serving import END_S, Reader, Server, family
 
 Body = Callable[[str, int], dict[str, Any]]
 SCRIPTED = Path(__file__).with_name("scripted_engine.py")
@@ -163,7 +164,8 @@ class Others:
     def family(self) -> float:
         """Processor time of the server and its engine, which Company cannot know for its own while they run."""
         assert self.server.pid is not None
-        return sum(map(processor_s, family(self.server.pid)))
+        known = {pid for child in family(self.server.pid) for pid in family(child)}
+        return sum(map(processor_s, known))
 
     def share(self) -> float | None:
         """See `Company.share`."""
@@ -204,9 +206,9 @@ def first_cost(asked: Asked, repeat: int) -> dict[str, Any]:
 
 
 @contextmanager
-def scripted(rate: float, flags: Sequence[str]) -> Iterator[Server]:
-    """The server before the scripted engine."""
-    command = [sys.executable, str(SCRIPTED), "serve", "--rate", str(rate), "--port", "0", *flags]
+def started(engine: Sequence[str], flags: Sequence[str]) -> Iterator[Server]:
+    """The server before an engine of scripted_engine.py."""
+    command = [sys.executable, str(SCRIPTED), "serve", *engine, "--port", "0", *flags]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, process_group=0)
     reader = Reader(process)
     try:
@@ -230,10 +232,10 @@ def main() -> int:
     parser.add_argument("--flags", default="", help='of the server: "--threads 2"')
     options = parser.parse_args()
     flags = ["--parallel", str(options.streams), "--ctx-size", "2048", *shlex.split(options.flags)]
-    started = scripted(options.rate, flags) if options.engine == "scripted" else served(None, flags, os.environ)
+    engine = ["--rate", str(options.rate)] if options.engine == "scripted" else ["--watched"]
     rate = options.rate if options.engine == "scripted" else None
     settings = {"streams": options.streams, "rate": rate, "flags": options.flags}
-    with started as server:
+    with started(engine, flags) as server:
         for dialect in options.dialect or DIALECTS:
             company = Others(server)
             found = tokens_cost(Asked(server, dialect, options.tokens, 32), options.streams, options.repeat)
