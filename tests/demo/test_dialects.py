@@ -155,9 +155,9 @@ def test_o_080_a_seed_is_an_answer(up: Running) -> None:
         others = [pool.submit(drawn, up, seed=seed, max_tokens=40) for seed in range(3)]
         assert pool.submit(drawn, up, seed=42).result() == expected
         assert all(other.result() for other in others)
-    child = up.engine._child
-    assert child is not None
-    os.kill(child.pid, signal.SIGKILL)
+    pid = up.engine.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
     up.until(State.RESTARTING, State.LOADING)
     up.until(State.READY)
     assert drawn(up, seed=42) == expected, "after a restart too"
