@@ -26,6 +26,9 @@ SCHEMAS: list[dict[str, Any]] = [
      "required": ["many", "kind"]},
     {"$defs": {"tree": {"type": "object", "properties": {"left": {"$ref": "#/$defs/tree"}, "leaf": {"type": "boolean"}},
                         "required": ["leaf"]}}, "$ref": "#/$defs/tree"},
+    {"$defs": {"tree": {"anyOf": [  # the shorter name leads into itself
+        {"type": "object", "properties": {"k": {"const": "in"}, "v": {"$ref": "#/$defs/tree"}}, "required": ["k", "v"]},
+        {"type": "object", "properties": {"k": {"const": "leaf"}}, "required": ["k"]}]}}, "$ref": "#/$defs/tree"},
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """How an answer of a grammar can be brought to its end from any state, in few tokens: JSON above all."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 Flags = NDArray[np.bool_]
 SEARCHED = 40
 """States that are looked at for the way out of a string with a pattern, or of a number."""
+REPEATS = 4
+"""So often a way is taken before another one is tried: what it begins may contain itself."""
 _LIKELY = "0a.A-:/@_"
 """Where many characters may come, these stand for their kind."""
 
@@ -62,6 +64,18 @@ class _Walk:
         return self.matcher.consume_tokens(list(tokens))
 
 
+@dataclass(slots=True)
+class _Known:
+    """Ways out that were found on one walk, by what was allowed where they begin."""
+
+    ways: dict[bytes, tuple[int, ...]] = field(default_factory=dict)
+    taken: Counter[tuple[bytes, tuple[int, ...]]] = field(default_factory=Counter)
+
+    def tired(self, seen: bytes) -> set[tuple[int, ...]]:
+        """Those that were taken so often that they may lead into themselves."""
+        return {way for (place, way), times in self.taken.items() if place == seen and times >= REPEATS}
+
+
 class ShortestEnd:
     """Finds short ways to an end of one grammar's answers. The same state always gives the same way."""
 
@@ -78,7 +92,7 @@ class ShortestEnd:
         was found within `limit` tokens.
         """
         walk = _Walk(matcher.deep_copy())
-        known: dict[bytes, Sequence[int]] = {}
+        known = _Known()
         while len(walk.made) <= limit:
             if walk.matcher.is_error():
                 return None
@@ -92,7 +106,7 @@ class ShortestEnd:
     def _fits(self, walk: _Walk, tokens: Sequence[int]) -> bool:
         return bool(tokens) and walk.matcher.validate_tokens(list(tokens)) == len(tokens)
 
-    def _choice(self, walk: _Walk, known: dict[bytes, Sequence[int]]) -> Sequence[int]:
+    def _choice(self, walk: _Walk, known: _Known) -> Sequence[int]:
         """What to write where several tokens may come; none: there is nothing."""
         closers = self._closers
         if self._fits(walk, self._closing):
@@ -107,17 +121,22 @@ class ShortestEnd:
             name = next((name for name in self._names if self._fits(walk, name)), None)
             if name is not None:
                 return name
-        if seen not in known or not self._fits(walk, known[seen]):
-            known[seen] = self._way_out(walk.matcher, closers.quotes if inside else closers.exits)
-        if known[seen]:
-            return known[seen]
+        way = known.ways.get(seen, ())
+        tired = known.taken[seen, way] >= REPEATS
+        if tired or not self._fits(walk, way):
+            other = self._way_out(walk.matcher, closers.quotes if inside else closers.exits, known.tired(seen))
+            way = known.ways[seen] = other or way
+        if self._fits(walk, way):
+            known.taken[seen, way] += 1
+            return way
         longest = np.where(allowed, closers.lengths, -1)
         longest[list(closers.stops)] = -1
         token = int(np.argmax(longest))
         return [token] if longest[token] >= 0 else []
 
-    def _way_out(self, matcher: LLMatcher, exits: Flags) -> Sequence[int]:
-        """The fewest characters after which one of `exits` may come, or the end; none where none is in sight.
+    def _way_out(self, matcher: LLMatcher, exits: Flags, tired: Collection[tuple[int, ...]]) -> tuple[int, ...]:
+        """The fewest characters after which one of `exits` may come, or the end, and which are not `tired`; none where
+        none is in sight.
 
         Two ways are the same where the same tokens were allowed one after the other, repetitions left out.
         """
@@ -135,13 +154,14 @@ class ShortestEnd:
                 bits = ahead.compute_bitmask()
                 if ahead.is_error():
                     continue
-                if ahead.is_accepting() or (flags_of(bits, exits.size) & exits).any():
-                    return [*made, token]
+                out = ahead.is_accepting() or bool((flags_of(bits, exits.size) & exits).any())
+                if out and (*made, token) not in tired:
+                    return (*made, token)
                 longer = trail if bits == trail[-1] else (*trail, bits)
                 if longer not in seen:
                     seen.add(longer)
                     left.append((ahead, [*made, token], longer))
-        return []
+        return ()
 
     def _likely(self, allowed: Flags) -> list[int]:
         """Single characters to try: all where they are few, else some of each kind."""
