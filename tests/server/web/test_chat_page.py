@@ -214,8 +214,10 @@ def test_a_message_waits_for_the_model_that_loads(browser: Browser, tmp_path: Pa
     loaded = tmp_path / "loaded"
     with running(wait=False, load_until=str(loaded), answers=[ids("Hello.")]) as up:
         page = open_page(browser, up.url, size, scheme)
-        expect(page.locator(".start").get_by_role("progressbar", name="Loading")).to_be_visible()
-        expect(page.locator(".server-state")).to_contain_text("loading")
+        expect(page.locator(".start .loading")).to_contain_text("tiny is loading 43%")
+        expect(page.locator(".start").get_by_role("progressbar", name="Loading")).to_have_js_property("value", 43)
+        expect(page.locator(".start .loading .hint")).to_have_text("reading the model's file")
+        expect(page.locator(".server-state")).to_contain_text("loading 43%")
         shot(page, f"loading-{size}-{scheme}")
         page.get_by_label("Message", exact=True).fill("Hi")
         page.get_by_role("button", name="Send").click()
