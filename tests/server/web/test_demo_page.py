@@ -129,6 +129,9 @@ def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
     assert canvas.evaluate(drawn) > 10, "experts are used more and less"
     expect(page.get_by_role("img", name=re.compile(r"^Tokens a second in the last 5 minutes: mostly"))).to_be_visible()
     expect(page.get_by_role("region", name="Table of slots").get_by_role("row")).to_have_count(3)
+    keys = page.locator("section", has_text="Memory").locator(".legend .key:not(.line)")
+    shown = keys.evaluate_all("all => all.map((key) => getComputedStyle(key, '::before').backgroundColor)")
+    assert len(shown) > 6 and len(set(shown)) == len(shown), "no two uses of memory look alike"
     shot(page, "demo-monitor-desktop-light")
 
 

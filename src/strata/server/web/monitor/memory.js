@@ -4,7 +4,8 @@ import { html } from "../html.js";
 import { bytes, percent } from "../lib/format.js";
 import { Bar } from "./bar.js";
 
-const COLOURS = ["accent", "warm", "cool", "rose", "moss", "edge"];
+/** As many as there are uses of RAM. */
+const COLOURS = ["accent", "warm", "cool", "rose", "moss", "edge", "sky", "gold"];
 const NAMES = {
   base: "engine at its start",
   rest: "engine since",
