@@ -97,6 +97,34 @@ class RecordingOps:
         """See Ops.attention_inputs."""
         return self.inner.attention_inputs(q, k, v, norms, angles, layout, keys, values, rows)
 
+    def index_inputs(  # noqa: PLR0913  the protocol's
+        self,
+        q: torch.Tensor,
+        raw: torch.Tensor,
+        weight: torch.Tensor,
+        eps: float,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        raw_keys: PagedPlane,
+        rows: Rows,
+    ) -> torch.Tensor:
+        """See Ops.index_inputs."""
+        return self.inner.index_inputs(q, raw, weight, eps, angles, layout, raw_keys, rows)
+
+    def complete_blocks(  # noqa: PLR0913  the protocol's
+        self,
+        raw_keys: PagedPlane,
+        block_keys: PagedPlane,
+        rows: Rows,
+        ratio: int,
+        weight: torch.Tensor,
+        eps: float,
+        frequencies: torch.Tensor,
+        layout: RopeLayout,
+    ) -> None:
+        """See Ops.complete_blocks."""
+        self.inner.complete_blocks(raw_keys, block_keys, rows, ratio, weight, eps, frequencies, layout)
+
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
     ) -> torch.Tensor:

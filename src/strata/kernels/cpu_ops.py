@@ -101,6 +101,34 @@ class CpuOps:
         """See Ops.attention_inputs."""
         return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
 
+    def index_inputs(
+        self,
+        q: torch.Tensor,
+        raw: torch.Tensor,
+        weight: torch.Tensor,
+        eps: float,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        raw_keys: PagedPlane,
+        rows: Rows,
+    ) -> torch.Tensor:
+        """See Ops.index_inputs."""
+        return joined.index_inputs(self, q, raw, weight, eps, angles, layout, raw_keys, rows)
+
+    def complete_blocks(
+        self,
+        raw_keys: PagedPlane,
+        block_keys: PagedPlane,
+        rows: Rows,
+        ratio: int,
+        weight: torch.Tensor,
+        eps: float,
+        frequencies: torch.Tensor,
+        layout: RopeLayout,
+    ) -> None:
+        """See Ops.complete_blocks."""
+        joined.complete_blocks(self, raw_keys, block_keys, rows, ratio, weight, eps, frequencies, layout)
+
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
     ) -> torch.Tensor:

@@ -37,6 +37,42 @@ def attention_inputs(
     return q, k
 
 
+def index_inputs(
+    ops: Ops,
+    q: torch.Tensor,
+    raw: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    layout: RopeLayout,
+    raw_keys: PagedPlane,
+    rows: Rows,
+) -> torch.Tensor:
+    """See Ops.index_inputs."""
+    q = ops.rope(ops.rms_norm(q, weight, eps, q.shape[-1]), *angles, layout)
+    ops.cache_write(raw_keys, rows.slot, rows.position, raw)
+    return q
+
+
+def complete_blocks(
+    ops: Ops,
+    raw_keys: PagedPlane,
+    block_keys: PagedPlane,
+    rows: Rows,
+    ratio: int,
+    weight: torch.Tensor,
+    eps: float,
+    frequencies: torch.Tensor,
+    layout: RopeLayout,
+) -> None:
+    """See Ops.complete_blocks."""
+    blocks, starts = ops.completed_blocks(rows.position, ratio)
+    mean = ops.pool_blocks(raw_keys, rows.slot, blocks, ratio)
+    normed = ops.rms_norm(mean, weight, eps, mean.shape[-1])
+    key = ops.rope(normed.view(len(normed), 1, -1), *ops.rope_angles(starts, frequencies), layout)
+    ops.cache_write(block_keys, rows.slot, blocks, key.view(normed.shape))
+
+
 def stream_add_norm(
     ops: Ops,
     residual: torch.Tensor,

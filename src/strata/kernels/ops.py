@@ -110,6 +110,41 @@ class Ops(Protocol):
         """
         ...
 
+    def index_inputs(
+        self,
+        q: torch.Tensor,
+        raw: torch.Tensor,
+        weight: torch.Tensor,
+        eps: float,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        raw_keys: PagedPlane,
+        rows: Rows,
+    ) -> torch.Tensor:
+        """An indexer's queries [T, heads, d], normed per head (weight [d]) and rotated; raw [T, d] goes into the cache.
+
+        As kernels/joined.py.
+        """
+        ...
+
+    def complete_blocks(
+        self,
+        raw_keys: PagedPlane,
+        block_keys: PagedPlane,
+        rows: Rows,
+        ratio: int,
+        weight: torch.Tensor,
+        eps: float,
+        frequencies: torch.Tensor,
+        layout: RopeLayout,
+    ) -> None:
+        """Put the key of every block of `ratio` positions that a row ends into the cache of blocks.
+
+        That is pool_blocks of the raw keys, normed (weight [d]) and rotated (frequencies float64 [r/2]) to the block's
+        first position. As kernels/joined.py.
+        """
+        ...
+
     def attention(
         self, q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows, scale: float
     ) -> torch.Tensor:

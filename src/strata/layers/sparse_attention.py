@@ -43,20 +43,13 @@ class Indexer:
         ops, rows = batch.ops, batch.rows
         assert state.raw_keys is not None and state.block_keys is not None
         q, raw = products
-        q = ops.rope(self.q_norm(ops, q.view(-1, self.heads, self.dim)), *batch.angles(self.rope), self.rope.layout)
-        ops.cache_write(state.raw_keys, rows.slot, rows.position, raw)
+        q, norm, angles = q.view(-1, self.heads, self.dim), self.q_norm, batch.angles(self.rope)
+        q = ops.index_inputs(q, raw, norm.weight, norm.eps, angles, self.rope.layout, state.raw_keys, rows)
         self.complete_blocks(batch, state)
         return ops.select_blocks(q, state.block_keys, rows, self.ratio, self.budget)
 
     def complete_blocks(self, batch: Batch, state: LayerState) -> None:
         """Cache the key of every block whose last token is in this step."""
-        ops, rows = batch.ops, batch.rows
         assert state.raw_keys is not None and state.block_keys is not None
-        blocks, starts = ops.completed_blocks(rows.position, self.ratio)
-        mean = ops.pool_blocks(state.raw_keys, rows.slot, blocks, self.ratio)
-        key = self.rope(ops, self.k_norm(ops, mean).view(-1, 1, self.dim), self.block_position(blocks, starts))
-        ops.cache_write(state.block_keys, rows.slot, blocks, key.view(-1, self.dim))
-
-    def block_position(self, blocks: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
-        """Where the keys of `blocks` are rotated to: the positions of their first tokens."""
-        return starts
+        planes, norm, rope = (state.raw_keys, state.block_keys), self.k_norm, self.rope
+        batch.ops.complete_blocks(*planes, batch.rows, self.ratio, norm.weight, norm.eps, rope.frequencies, rope.layout)

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from kernels.device.device_cases import on_device
-from kernels.layer_cases import empty_plane, normal, rows_of, same_bits
+from kernels.layer_cases import empty_plane, normal, paged, rows_of, same_bits
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Ops, RopeLayout
-from strata.kernels.views import HeadNorms, KvType
+from strata.kernels.views import HeadNorms, KvType, Rows
 
 TABLE = torch.tensor([[3, 0], [1, 5], [2, 4]], dtype=torch.int32)
 ROWS = rows_of([(0, 3, 2), (2, 7, 1)])
@@ -77,3 +77,31 @@ def test_what_does_not_fit_is_refused() -> None:
     q, k = normal(1, 3, 32, 2).transpose(1, 2), normal(6, 3, 1, 32)
     with pytest.raises(ValueError, match="with heads in one piece"):
         GpuOps(HostDevice()).attention_inputs(q, k, k, None, angles, "halves", keys, keys, ROWS)
+
+
+def indexed(ops: Ops, dim: int, rotary: int, layout: RopeLayout, ratio: int, rows: Rows = ROWS) -> list[torch.Tensor]:
+    """Queries, raw keys and keys of blocks after a step of an indexer with three heads."""
+    count, raw_keys = len(rows.slot), paged(8, [8, 8, 8], 4, (dim,))
+    block_keys = empty_plane(raw_keys.table, raw_keys.data.shape[0], 4 // ratio, (dim,), "f32")
+    angles, frequencies = (
+        (normal(4, count, rotary // 2), normal(5, count, rotary // 2)),
+        normal(9, rotary // 2).double(),
+    )
+    raw, weight = normal(6, count, dim), normal(7, dim)
+    q = ops.index_inputs(normal(1, count, 3, dim), raw, weight, 1e-6, angles, layout, raw_keys, rows)
+    ops.complete_blocks(raw_keys, block_keys, rows, ratio, weight, 1e-6, frequencies, layout)
+    return [q, raw_keys.data, block_keys.data]
+
+
+@pytest.mark.parametrize(
+    ("dim", "rotary", "layout", "ratio"), [(40, 24, "halves", 4), (128, 64, "pairs", 2), (288, 64, "halves", 2)]
+)
+def test_an_indexers_inputs(dim: int, rotary: int, layout: RopeLayout, ratio: int) -> None:
+    rows = rows_of([(0, 2, 3), (2, 5, 1), (1, 7, 1)])  # of blocks of four, rows 1 and 4 end one
+    expected = indexed(NaiveOps(), dim, rotary, layout, ratio, rows)
+    assert expected[2].isfinite().any()
+    on_device(lambda device: indexed(GpuOps(device), dim, rotary, layout, ratio, rows), expected)
+    device = HostDevice()
+    other = indexed(GpuOps(device), dim, rotary, "pairs" if layout == "halves" else "halves", ratio, rows)
+    assert device.launches == (2 if dim <= 256 else 9)
+    assert same_bits(other[1], expected[1]) and not any(map(same_bits, other[::2], expected[::2]))

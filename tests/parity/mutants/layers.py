@@ -233,7 +233,16 @@ def no_indexer(patch: Patch) -> None:
 
 
 def block_position(place):
-    return lambda patch: patch.setattr(Indexer, "block_position", place)
+    def plant(patch: Patch) -> None:
+        honest = CpuOps.completed_blocks
+
+        def completed_blocks(self, positions, ratio):
+            blocks, starts = honest(self, positions, ratio)
+            return blocks, place(ratio, blocks, starts)
+
+        patch.setattr(CpuOps, "completed_blocks", completed_blocks)
+
+    return plant
 
 
 def keys_normed_before_pooling(patch: Patch) -> None:

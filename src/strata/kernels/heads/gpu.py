@@ -1,14 +1,17 @@
-"""attention_inputs on a device (csrc/device/heads.h); bits as kernels/joined.py. Entries are not checked."""
+"""attention_inputs and an indexer's on a device (csrc/device/heads.h); bits as kernels/joined.py.
+
+Entries are not checked.
+"""
 
 import torch
 
 from strata.kernels.addresses import KV_TYPES
 from strata.kernels.device import GROUP, Device, Kernel, blocks_for
-from strata.kernels.device_addresses import PlaneAddresses, floats, integers, plane
+from strata.kernels.device_addresses import PlaneAddresses, address, floats, integers, plane
 from strata.kernels.ops import RopeLayout
 from strata.kernels.views import HeadNorms, PagedPlane, Rows
 
-INPUTS = Kernel("heads", "attention_inputs", early=True)
+INPUTS, COMPLETE = (Kernel("heads", name, early=True) for name in ("attention_inputs", "complete_blocks"))
 THREADS = 128
 MOST_DIMS = 256
 """Of a head whose values a group of lanes keeps."""
@@ -42,11 +45,68 @@ def attention_inputs(
     slots = integers(device, "attention_inputs: slot", rows.slot, (num_rows,))
     positions = integers(device, "attention_inputs: position", rows.position, (num_rows,))
     outputs = (q_out.data_ptr(), k_out.data_ptr(), slots, positions, *where(places[0], keys), *where(places[1], values))
-    sizes = (num_rows, heads, kv_heads, dim, half, int(layout == "pairs"), q.stride(0), q.stride(1))
+    sizes = (num_rows, heads, kv_heads, kv_heads, dim, half, int(layout == "pairs"), q.stride(0), q.stride(1))
     grid = blocks_for(num_rows * (heads + 2 * kv_heads), THREADS // GROUP)
     eps = 0.0 if norms is None else float(norms.eps)
     device.launch(INPUTS, grid, THREADS, 0, source, k_at, v_at, *weights, cos, sin, *outputs, *sizes, eps)
     return q_out, k_out
+
+
+def index_inputs(
+    device: Device,
+    q: torch.Tensor,
+    raw: torch.Tensor,
+    weight: torch.Tensor,
+    eps: float,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    layout: RopeLayout,
+    raw_keys: PagedPlane,
+    rows: Rows,
+) -> torch.Tensor:
+    """See Ops.index_inputs; the kernel of attention_inputs without keys, the raw key in the values' place."""
+    (num_rows, heads, dim), half = q.shape, angles[0].shape[-1]
+    if 2 * half > dim or dim > MOST_DIMS or layout not in ("halves", "pairs"):
+        raise ValueError(f"index_inputs: layout {layout!r} and {half} angles do not fit heads of {dim}")
+    source = floats(device, "index_inputs: q", q, q.shape)
+    raw_at = floats(device, "index_inputs: raw", raw, (num_rows, dim))
+    cos, sin = (floats(device, "index_inputs: angles", x, (num_rows, half)) for x in angles)
+    to, out = where(plane(device, "index_inputs: raw keys", raw_keys, (dim,)), raw_keys), device.empty(*q.shape)
+    slots = integers(device, "index_inputs: slot", rows.slot, (num_rows,))
+    positions = integers(device, "index_inputs: position", rows.position, (num_rows,))
+    known = (source, 0, raw_at, weight_of(device, weight, dim), 0, cos, sin, out.data_ptr(), 0, slots, positions)
+    sizes = (num_rows, heads, 0, 1, dim, half, int(layout == "pairs"), heads * dim, dim)
+    grid = blocks_for(num_rows * (heads + 1), THREADS // GROUP)
+    device.launch(INPUTS, grid, THREADS, 0, *known, *to, *to, *sizes, float(eps))
+    return out
+
+
+def complete_blocks(
+    device: Device,
+    raw_keys: PagedPlane,
+    block_keys: PagedPlane,
+    rows: Rows,
+    ratio: int,
+    weight: torch.Tensor,
+    eps: float,
+    frequencies: torch.Tensor,
+    layout: RopeLayout,
+) -> None:
+    """See Ops.complete_blocks; ValueError when shapes do not fit."""
+    num_rows, dim, half = rows.slot.shape[0], weight.shape[0], frequencies.shape[0]
+    if ratio < 1 or 2 * half > dim or dim > MOST_DIMS or layout not in ("halves", "pairs"):
+        raise ValueError(
+            f"complete_blocks: layout {layout!r} and {half} angles do not fit keys of {dim}, ratio {ratio}"
+        )
+    raw, to = (plane(device, "complete_blocks: keys", each, (dim,)) for each in (raw_keys, block_keys))
+    if raw.type != "f32" or to.type != "f32":
+        raise ValueError(f"complete_blocks: expected planes of float32, found {raw.type} and {to.type}")
+    by = address(device, "complete_blocks: frequencies", device.resident(frequencies), torch.float64, (half,))
+    planes = (raw.data, raw.table, raw.page, raw.pages_per_slot, to.data, to.table, to.page, to.pages_per_slot)
+    slots = integers(device, "complete_blocks: slot", rows.slot, (num_rows,))
+    positions = integers(device, "complete_blocks: position", rows.position, (num_rows,))
+    known = (*planes, weight_of(device, weight, dim), by, slots, positions)
+    sizes = (num_rows, dim, half, int(layout == "pairs"), ratio)
+    device.launch(COMPLETE, blocks_for(num_rows, THREADS // GROUP), THREADS, 0, *known, *sizes, float(eps))
 
 
 def strided(what: str, device: Device, x: torch.Tensor) -> int:

@@ -5,6 +5,8 @@
 #include "cache.h"
 #include "norm.h"
 
+#include "../angles.h"
+
 namespace strata::STRATA_ISA {
 
 constexpr int kHeadThreads = 128;
@@ -26,20 +28,6 @@ STRATA_INLINE void keep_value(const Kept& to, int64_t at, float x) {
     else write_int8(static_cast<int8_t*>(to.data), to.scales, at, x);
 }
 
-// A lane's values of a head: those at lane, lane + 32, ..
-struct HeadValues {
-    float v[kHeadHeld];
-};
-
-STRATA_INLINE void keep_head(const Kept& to, const HeadValues& head, int64_t slot, int64_t entry, int64_t number,
-                             int64_t heads, int64_t dim) {
-    if (entry < 0) return;
-    const int64_t at = place_in(to.table, slot, entry, number, to.page, to.pages_per_slot, heads, dim);
-    UNROLL
-    for (int k = 0; k < kHeadHeld; ++k)
-        if (lane() + 32 * k < dim) keep_value(to, at + lane() + 32 * k, head.v[k]);
-}
-
 // Value c of a head in shared memory, rotated by its angle.
 STRATA_INLINE float rotated(const float* head, int c, int half, bool pairs, float cos, float sin) {
     if (c >= 2 * half) return head[c];
@@ -49,54 +37,98 @@ STRATA_INLINE float rotated(const float* head, int c, int half, bool pairs, floa
     return first ? own * cos - other * sin : own * cos + other * sin;
 }
 
-// q [rows, heads, dim] by steps `q_row` and `q_head`; k, v [rows, kv_heads, dim]; cos, sin [rows, half] -> q_out, k_out, and
-// the entries of `slots` and `positions` of both planes. Weights are null where nothing is normalised. dim is kHeadValues
-// at most. Grid: x groups of lanes, one for each head: of a row its queries, keys, then values.
+// q [rows, heads, dim] by steps `q_row` and `q_head`; k [rows, key_heads, dim], v [rows, value_heads, dim]; cos, sin
+// [rows, half] -> q_out, k_out, and the entries of `slots` and `positions` of both planes. Weights are null where nothing is
+// normalised. dim is kHeadValues at most. Grid: x groups of lanes, one for each head: of a row its queries, keys, then values.
 STRATA_KERNEL_OF(kHeadThreads, attention_inputs,
                  (const float* q, const float* k, const float* v, const float* q_weight, const float* k_weight,
                   const float* cos, const float* sin, float* q_out, float* k_out, const int32_t* slots,
                   const int32_t* positions, void* keys, float* key_scales, const int32_t* key_table, int64_t key_page,
                   int64_t key_pages, int64_t key_type, void* values, float* value_scales, const int32_t* value_table,
                   int64_t value_page, int64_t value_pages, int64_t value_type, int64_t rows, int64_t heads,
-                  int64_t kv_heads, int64_t dim, int64_t half, int64_t pairs, int64_t q_row, int64_t q_head, float eps)) {
-    SHARED(float, heads_of_block, kHeadThreads / 32 * kHeadValues);
-    const int number = static_cast<int>(row_of_group()), each = static_cast<int>(heads + 2 * kv_heads);
+                  int64_t key_heads, int64_t value_heads, int64_t dim, int64_t half, int64_t pairs, int64_t q_row,
+                  int64_t q_head, float eps)) {
+    SHARED(float, heads_of_block, kHeadThreads / 32 * 3 * kHeadValues);  // values, cosines, sines
+    const int number = static_cast<int>(row_of_group()), each = static_cast<int>(heads + key_heads + value_heads);
     const int row = number / each, place = number % each, size = static_cast<int>(dim), turned = static_cast<int>(half);
-    const bool query = place < heads, key = !query && place < heads + kv_heads;
-    const int64_t head = query ? place : (place - heads) % kv_heads;
-    const float* const from = query ? q + row * q_row + head * q_head : (key ? k : v) + (row * kv_heads + head) * dim;
+    const bool query = place < heads, key = !query && place < heads + key_heads;
+    const int64_t head = query ? place : key ? place - heads : place - heads - key_heads;
+    const float* const from = query ? q + row * q_row + head * q_head
+                              : key ? k + (row * key_heads + head) * dim
+                                    : v + (row * value_heads + head) * dim;
     const float* const weight = query ? q_weight : key ? k_weight : nullptr;
     const bool on = row < rows;  // or not, a whole group of lanes
+    float *const mine = heads_of_block + warp() * 3 * kHeadValues, *const cosines = mine + kHeadValues;
     HeldValues<kHeadHeld> held;
     Plain source = {from};
     ask(held, source, weight, lane(), 32, on ? size : 0);
     if (!on) return;
     const int64_t slot = slots[row], entry = positions[row];
-    HeadValues own, angle_cos, angle_sin;
+    const int angles = query || key ? 2 * turned : 0;
     UNROLL
-    for (int i = 0; i < kHeadHeld; ++i) {
+    for (int i = 0; i < kHeadHeld; ++i) {  // asked for with the head itself
         const int c = lane() + 32 * i, angle = pairs ? c / 2 : c < turned ? c : c - turned;
-        own.v[i] = held.own[i];
-        angle_cos.v[i] = !query && !key ? 1.0f : c < 2 * turned ? cos[row * half + angle] : 1.0f;
-        angle_sin.v[i] = !query && !key ? 0.0f : c < 2 * turned ? sin[row * half + angle] : 0.0f;
+        cosines[c] = c < angles ? cos[row * half + angle] : 1.0f;
+        cosines[kHeadValues + c] = c < angles ? sin[row * half + angle] : 0.0f;
     }
-    if (!query && !key) {
-        keep_head({values, value_scales, value_table, value_page, value_pages, value_type}, own, slot, entry, head, kv_heads, dim);
-        return;
-    }
-    float* const mine = heads_of_block + warp() * kHeadValues;
     const float r = weight ? narrow_factor(held, from, size, eps) : 1.0f;
     UNROLL
     for (int i = 0; i < kHeadHeld; ++i)
-        if (lane() + 32 * i < size) mine[lane() + 32 * i] = weight ? (held.own[i] * r) * held.scale[i] : held.own[i];
+        mine[lane() + 32 * i] = weight ? (held.own[i] * r) * held.scale[i] : held.own[i];
     sync_warp();
-    float* const to = query ? q_out + (row * heads + head) * dim : k_out + (row * kv_heads + head) * dim;
-    UNROLL
-    for (int i = 0; i < kHeadHeld; ++i) {
-        const int c = lane() + 32 * i;
-        if (c < size) to[c] = own.v[i] = rotated(mine, c, turned, pairs != 0, angle_cos.v[i], angle_sin.v[i]);
+    const Kept to = query || key ? Kept{keys, key_scales, key_table, key_page, key_pages, key_type}
+                                 : Kept{values, value_scales, value_table, value_page, value_pages, value_type};
+    const int64_t kept = key ? key_heads : value_heads;
+    const int64_t at = query || entry < 0 ? -1 : place_in(to.table, slot, entry, head, to.page, to.pages_per_slot, kept, dim);
+    float* const out = query ? q_out + (row * heads + head) * dim : key ? k_out + (row * key_heads + head) * dim : nullptr;
+    KEEP_ROLLED  // short code: it is fetched anew for every launch
+    for (int c = lane(); c < size; c += 32) {
+        const float value = angles == 0 ? mine[c] : rotated(mine, c, turned, pairs != 0, cosines[c], cosines[kHeadValues + c]);
+        if (out) out[c] = value;
+        if (at >= 0) keep_value(to, at + c, value);
     }
-    if (key) keep_head({keys, key_scales, key_table, key_page, key_pages, key_type}, own, slot, entry, head, kv_heads, dim);
+}
+
+// Of each row that ends a block of `ratio` entries: the mean of their raw keys, normed and rotated to the block's first
+// position, to the block's entry of `blocks`. raw [pages, page, dim]; dim is kHeadValues at most. Grid: x groups of lanes,
+// one for each row.
+STRATA_KERNEL_OF(kHeadThreads, complete_blocks,
+                 (const float* raw, const int32_t* raw_table, int64_t raw_page, int64_t raw_pages, float* blocks,
+                  const int32_t* block_table, int64_t block_page, int64_t block_pages, const float* weight,
+                  const double* frequencies, const int32_t* slots, const int32_t* positions, int64_t rows, int64_t dim,
+                  int64_t half, int64_t pairs, int64_t ratio, float eps)) {
+    in_turn();
+    SHARED(float, means, kHeadThreads / 32 * kHeadValues);
+    const int64_t row = row_of_group();
+    if (row >= rows) return;
+    const int end = positions[row] + 1, each = static_cast<int>(ratio), size = static_cast<int>(dim), turned = static_cast<int>(half);
+    if (end % each != 0) return;
+    const int64_t slot = slots[row], first = end - each;
+    HeldValues<kHeadHeld> held;
+    KEEP_ROLLED
+    for (int entry = 0; entry < each; ++entry) {
+        const float* const from = raw + place_in(raw_table, slot, first + entry, 0, raw_page, raw_pages, 1, dim);
+        UNROLL
+        for (int i = 0; i < kHeadHeld; ++i) {
+            const float value = lane() + 32 * i < size ? from[lane() + 32 * i] : 0.0f;
+            held.own[i] = entry == 0 ? value : held.own[i] + value;
+        }
+    }
+    UNROLL
+    for (int i = 0; i < kHeadHeld; ++i) held.own[i] = held.own[i] / static_cast<float>(each);
+    float* const mine = means + warp() * kHeadValues;
+    const float r = narrow_factor(held, mine, size, eps);  // which reads no more than `held`
+    UNROLL
+    for (int i = 0; i < kHeadHeld; ++i)
+        if (lane() + 32 * i < size) mine[lane() + 32 * i] = (held.own[i] * r) * weight[lane() + 32 * i];
+    sync_warp();
+    float* const to = blocks + place_in(block_table, slot, end / each - 1, 0, block_page, block_pages, 1, dim);
+    KEEP_ROLLED
+    for (int c = lane(); c < size; c += 32) {
+        double sine = 0.0, cosine = 1.0;
+        if (c < 2 * turned) sine_cosine(static_cast<double>(first) * frequencies[pairs ? c / 2 : c % turned], sine, cosine);
+        to[c] = rotated(mine, c, turned, pairs != 0, static_cast<float>(cosine), static_cast<float>(sine));
+    }
 }
 
 }  // namespace strata::STRATA_ISA
