@@ -34,7 +34,6 @@ DEFAULTS: dict[str, Any] = {
     "stop_ids": [0],
     "load_s": 0.0,
     "load_until": None,  # path of a file that ends the loading, which is at 43% until then
-    "progress": [],  # (what, percent) said before that time
     "fail_load": False,
     "token_s": 0.0,
     "prompt_s": 0.0,
@@ -190,8 +189,6 @@ class Fake:
         if self.script["pid"]:
             with open(self.script["pid"], "w") as file:
                 file.write(str(os.getpid()))
-        for what, percent in self.script["progress"]:
-            self.say(format_info(loading=what, percent=percent))
         await asyncio.sleep(self.script["load_s"])
         while self.script["load_until"] and not os.path.exists(self.script["load_until"]):
             self.say(format_info(loading="reading the model's file", percent=43))

@@ -1,6 +1,7 @@
 """Everything around the dialects: access, limits, state."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -130,17 +131,19 @@ def test_other_host_names_are_refused(server: Running, host: str, status: int) -
     assert server.http.get("/health", headers={"Host": host}).status_code == status
 
 
-def test_while_the_model_loads() -> None:
+def test_while_the_model_loads(tmp_path: Path) -> None:
     """O-105: endpoints hang or answer 200 before there is a model."""
-    with running(wait=False, load_s=1.0, progress=[["reading ahead", 80]]) as up:
+    go = tmp_path / "go"
+    with running(wait=False, load_until=str(go)) as up:
         while "percent" not in (reply := up.http.get("/health")).json():
             assert reply.status_code == 503
         assert (reply.status_code, reply.json()["status"]) == (503, "loading")
         reply = up.http.post("/v1/chat/completions", json=HELLO)
         assert reply.status_code == 503
         assert reply.headers["retry-after"]
-        assert "the model is loading (reading ahead: 80%)" in reply.json()["error"]["message"]
+        assert "the model is loading (reading the model's file: 43%)" in reply.json()["error"]["message"]
         assert up.http.get("/v1/models").status_code == 200
+        go.touch()
         up.until(State.READY)
         assert up.http.get("/health").status_code == 200
 

@@ -116,17 +116,17 @@ def test_what_runs_comes_to_its_end_before_the_model_changes(pair: Running) -> N
     assert states(pair)["a"] == "loaded"
 
 
-def test_a_stream_that_waits_for_its_model_gets_comments(pair: Running) -> None:
-    ask(pair, "b")
-    with pair.http.stream("POST", "/v1/completions", json={"model": "b", "prompt": "x"}):
-        pass
-    with several({"a": {}, "b": {"load_s": 1.2, "progress": [["reading ahead", 40]]}}, QUICK_COMMENTS) as up:
+def test_a_stream_that_waits_for_its_model_gets_comments(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with several({"a": {}, "b": {"load_until": str(go)}}, QUICK_COMMENTS) as up:
         reader, found = in_thread(lambda: ask(up, "b", stream=True).text)
-        until(lambda: states(up)["b"] == "loading")
         until(lambda: up.http.get("/v1/status").json()["loading"])
-        assert up.http.get("/v1/status").json()["loading"] == {"percent": 40, "what": "reading ahead"}
+        assert states(up)["b"] == "loading"
+        assert up.http.get("/v1/status").json()["loading"] == {"percent": 43, "what": "reading the model's file"}
         health = up.http.get("/health")
-        assert (health.status_code, health.json()["status"], health.json()["percent"]) == (503, "loading", 40)
+        assert (health.status_code, health.json()["status"], health.json()["percent"]) == (503, "loading", 43)
+        time.sleep(0.7)  # an answer is not begun before half a second
+        go.touch()
         reader.join(20)
     assert found[0].startswith(": keep-alive") and "[DONE]" in found[0]
     assert len([event for event in sse(found[0]) if event != "[DONE]"]) >= 3
@@ -162,24 +162,23 @@ def test_loading_by_request_and_what_was_counted(pair: Running) -> None:
 
 def test_whoever_leaves_changes_nothing_and_a_deadline_holds_while_waiting(tmp_path: Path) -> None:
     starts = Starts(tmp_path, "b")
-    with several({"a": LONG, "b": {"pid": str(starts.file)}}, QUICK_COMMENTS, Terms(queue_limit=2)) as up:
-        busy, _ = in_thread(lambda: ask(up, "a", max_tokens=60))
-        until(lambda: up.http.get("/v1/status").json()["requests"] == 1)
-        with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=0.1)
-        until(lambda: up.http.get("/v1/status").json()["waiting_for_model"] == 0)
-        late = up.http.post(
-            "/v1/completions", json={"model": "b", "prompt": "x"}, headers={"X-Strata-Deadline-S": "0.1"}
-        )
-        assert (late.status_code, late.json()["error"]["code"]) == (504, "deadline_exceeded")
-        waiting = [in_thread(lambda: ask(up, "b"))[0] for _ in range(2)]
-        until(lambda: up.http.get("/v1/status").json()["waiting_for_model"] == 2)
-        assert starts.now() == 0
-        full = ask(up, "b")
-        assert full.status_code == 429 and full.headers["retry-after"]
-        for thread in (busy, *waiting):
+    endless = {"answers": [[65] * 500], "token_s": 0.05}
+    with several({"a": endless, "b": {"pid": str(starts.file)}}, QUICK_COMMENTS, Terms(queue_limit=2)) as up:
+        with up.http.stream("POST", "/v1/completions", json={"model": "a", "prompt": "x", "stream": True}):
+            with pytest.raises(httpx.ReadTimeout):
+                httpx.post(f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=0.1)
+            until(lambda: up.http.get("/v1/status").json()["waiting_for_model"] == 0)
+            body = {"model": "b", "prompt": "x"}
+            late = up.http.post("/v1/completions", json=body, headers={"X-Strata-Deadline-S": "0.1"})
+            assert (late.status_code, late.json()["error"]["code"]) == (504, "deadline_exceeded")
+            waiting = [in_thread(lambda: ask(up, "b"))[0] for _ in range(2)]
+            until(lambda: up.http.get("/v1/status").json()["waiting_for_model"] == 2)
+            assert starts.now() == 0
+            full = ask(up, "b")
+            assert full.status_code == 429 and full.headers["retry-after"]
+        for thread in waiting:
             thread.join(20)
-        until(lambda: states(up)["b"] == "loaded")
+        assert states(up)["b"] == "loaded"
         assert starts.now() == 1, "once for both"
 
 
@@ -238,3 +237,15 @@ def test_who_asks_while_a_model_ends_for_somebody_who_left_is_served() -> None:
         assert ask(up, "a").json()["model"] == "a"
         assert states(up) == {"a": "loaded", "b": "unloaded"}
         assert metrics(up, "strata_model_loads_total") == {'{model="a",outcome="loaded"}': 2.0}, "b for nobody"
+
+
+def test_the_server_tells_of_itself_while_a_model_ends() -> None:
+    """An engine that takes no question any more, for it was told to quit, is no failure of who asks the server."""
+    with several({"a": {"deaf": True}}) as up:
+        ending, _ = in_thread(lambda: up.http.post("/v1/unload"))
+        seen = set()
+        while ending.is_alive():
+            found = up.http.get("/v1/status")
+            assert found.status_code == 200 and up.http.get("/metrics").status_code == 200
+            seen.add(found.json()["state"])
+        assert seen <= {"ready", "unloaded"} and "unloaded" in seen

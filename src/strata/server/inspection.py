@@ -1,6 +1,7 @@
 """What clients ask about the server itself: models, health, status, measurements. Nothing here changes anything."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from strata.server.metrics import Metrics
 from strata.server.model_metrics import ModelCounters
 from strata.server.models import UNLOADED, Models
 from strata.server.openapi import document
+from strata.server.replies import EngineAwayError
 from strata.server.tokens import props
 
 
@@ -63,6 +65,16 @@ class Inspection:
         engine = self._models.engine
         return None if engine is None or engine.loading is None else engine.loading.values()
 
+    async def _engine_status(self) -> Mapping[str, Any] | None:
+        """What the engine says of itself; None when there is none, or when it ends while it is asked."""
+        engine = self._models.engine
+        if engine is None or engine.state is not State.READY:
+            return None
+        try:
+            return await engine.status()
+        except EngineAwayError:
+            return None
+
     async def health(self, request: Request) -> Response:
         """GET /health: 200 when requests are taken (and load a model, if none is), else 503 with the state."""
         state = self._models.state
@@ -89,8 +101,8 @@ class Inspection:
             "info": {} if engine is None else engine.info,
             "sampling": model.served.sampling(),
         }
-        if engine is not None and engine.state is State.READY:
-            found = await engine.status()
+        found = await self._engine_status()
+        if found is not None:
             counts = {name: found[name] for name in ("running", "reading", "waiting", "queue_limit")}
             own["concurrency"] = {**found["slots"], **counts}
             own["memory"] = memory_of(found)
@@ -111,8 +123,7 @@ class Inspection:
 
     async def metrics(self, request: Request) -> Response:
         """GET /metrics, for Prometheus."""
-        models, engine = self._models, self._models.engine
-        status = await engine.status() if engine is not None and engine.state is State.READY else None
+        models, status = self._models, await self._engine_status()
         states = {model.name: models.state_of(model) for model in models.catalog.models}
         counters = ModelCounters(states, models.waiting, models.tally)
         return Response(self._metrics.render(status, models.tally.restarts, counters), media_type=metrics.TYPE)
