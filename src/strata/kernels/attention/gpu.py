@@ -245,9 +245,10 @@ def launch_sums(
 def attend_many(device: Device, call: Call, units: Units) -> None:
     """One kernel: a block of threads for a unit, through all its positions."""
     keys, values = call.keys, call.values
-    each = next(n for n in (4, 2, 1) if units.queries % n == 0)
+    each = next(n for n in (8, 4, 2, 1) if units.queries % n == 0)
     threads = threads_for(units.dim // 4 * (units.queries // each), 64)
-    shared = max(TILE_FLOATS, 32 * units.dim) + -(-units.queries * units.dim // 4) * 4 + units.queries * (BLOCK + 8)
+    queries = -(-units.queries * units.dim // 4) * 4 + units.queries * (BLOCK + 8)
+    shared = max(TILE_FLOATS, 32 * units.dim) + queries + 2 * BLOCK
     defines = shape_defines(units, threads) | {
         "KEYS_PAGE": keys.page,
         "KEYS_TYPE": TYPES[keys.type],

@@ -99,6 +99,19 @@ STRATA_INLINE int tile_rows(const Shape& shape, int width) {
     return least(least(kBlock, kTileFloats / width), held) / 4 * 4;
 }
 
+// Rows 0 .. n - 1 of a tile, n at least 1, each from value place(row) on: none waits behind a branch, so what lies beyond
+// repeats the last.
+template <class Place>
+STRATA_INLINE void fetch_values_from(const Entries& from, const Shape& shape, int n, int c0, int width, HeldValues& held,
+                                     const Place& place) {
+    const int values = chunk_values(shape), across = width / values;
+    UNROLL
+    for (int i = 0; i < kHeld; ++i) {
+        const int u = thread_x() + i * threads_of_block(), row = u / across, chunk = u % across;
+        held.chunk[i] = read_chunk(from, shape, place(least(row, n - 1)) + c0 + chunk * values);
+    }
+}
+
 STRATA_INLINE void fetch_values(const Entries& from, const Shape& shape, int j0, int n, int c0, int width,
                                 HeldValues& held) {
     const int values = chunk_values(shape), across = width / values;
@@ -137,17 +150,18 @@ STRATA_INLINE Place place_of(int width, int queries) {
 
 // Sums over one block of positions, of which the unit sees `longest` entries, all its rows `common`; `weights` has the
 // scores' exponentials. Every thread of the block comes here; the first tile of values is in `held` already.
-template <int Q>
-STRATA_INLINE Sums<Q> sum_block(const Entries& values, const Shape& shape, const Place& place, int j0, int c0, int width,
-                                int longest, int common, const int (&seen)[Q], const float* weights, float* tile,
-                                HeldValues& held) {
+// fetch(t, n, held) brings rows t .. t + n - 1 of the block.
+template <int Q, class Fetch>
+STRATA_INLINE Sums<Q> sum_fetched(const Shape& shape, const Place& place, int width, int longest, int common,
+                                  const int (&seen)[Q], const float* weights, float* tile, HeldValues& held,
+                                  const Fetch& fetch) {
     Sums<Q> sums = {};
     const int rows = tile_rows(shape, width);
     for (int t = 0; t < longest; t += rows) {
         const int n = least(rows, longest - t), next = least(rows, longest - t - n);
         barrier();  // weights are written; the tile before is used up
         put_values(shape, n, width, held, tile);
-        if (next > 0) fetch_values(values, shape, j0 + t + n, next, c0, width, held);
+        if (next > 0) fetch(t + n, next, held);
         barrier();
         if (!place.on) continue;
         const float* weight = weights + place.query * kPitch + t;
@@ -158,6 +172,15 @@ STRATA_INLINE Sums<Q> sum_block(const Entries& values, const Shape& shape, const
         if (whole < n) add_partly(sums, tile + place.c, width, weight, whole, n, left);
     }
     return sums;
+}
+
+template <int Q>
+STRATA_INLINE Sums<Q> sum_block(const Entries& values, const Shape& shape, const Place& place, int j0, int c0, int width,
+                                int longest, int common, const int (&seen)[Q], const float* weights, float* tile,
+                                HeldValues& held) {
+    return sum_fetched<Q>(shape, place, width, longest, common, seen, weights, tile, held, [&](int t, int n, HeldValues& to) {
+        fetch_values(values, shape, j0 + t, n, c0, width, to);
+    });
 }
 
 }  // namespace strata::STRATA_ISA

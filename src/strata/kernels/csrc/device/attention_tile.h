@@ -64,10 +64,15 @@ struct Entries {
     int64_t kv_heads, head;
 };
 
-STRATA_INLINE int64_t first_value(const Entries& from, const Shape& shape, int j) {
+// Where entry j is among all that the plane holds.
+STRATA_INLINE int64_t place_of_entry(const Entries& from, const Shape& shape, int j) {
     const int entry = from.list ? from.list[j] : j;
     const int64_t page = from.pages[entry / shape.page];
-    return ((page * from.kv_heads + from.head) * shape.page + entry % shape.page) * shape.dim;
+    return (page * from.kv_heads + from.head) * shape.page + entry % shape.page;
+}
+
+STRATA_INLINE int64_t first_value(const Entries& from, const Shape& shape, int j) {
+    return place_of_entry(from, shape, j) * shape.dim;
 }
 
 // 16 bytes of an entry, and the scale of their values.
@@ -94,30 +99,62 @@ STRATA_INLINE float value_of(const Chunk& chunk, const Shape& shape, int i) {
 // keys x 4 chunks on 32 banks, and four neighbouring keys side by side.
 STRATA_INLINE int key_place(int keys, int row, int chunk, int key) { return row * keys + (key ^ (chunk & 3) << 3); }
 
-// Keys 0 .. n - 1 to `tile`; `keys`, a multiple of 32, is what the tile is made for. Key k begins at value place(k). Each
-// thread asks for `batch` chunks at once.
+// A group of lanes' chunks of a tile of keys, on their way through registers: 8 keys with 4 chunks of each at once.
+template <int batch>
+struct HeldKeys {
+    Chunk chunk[batch];
+};
+
+struct KeyPlace {
+    int key, chunk;
+};
+
+// Of piece `at`; a tile of `keys` keys has `keys` / 8 pieces for each four chunks of a key.
+STRATA_INLINE KeyPlace key_piece(int at, int keys) {
+    return {at % (keys / 8) * 8 + (lane() & 7), at / (keys / 8) * 4 + (lane() >> 3)};
+}
+
+STRATA_INLINE int key_pieces(const Shape& shape, int keys) { return keys / 8 * ((shape.dim / chunk_values(shape) + 3) / 4); }
+
+// Pieces first, first + step, .. of keys 0 .. n - 1, n at least 1; key k begins at value place(k). No read waits behind a
+// branch, so what lies beyond repeats the last.
+template <int batch, class Place>
+STRATA_INLINE void fetch_keys(const Entries& entries, const Shape& shape, int n, int keys, int first, int step,
+                              HeldKeys<batch>& held, const Place& place) {
+    const int values = chunk_values(shape), chunks = shape.dim / values;
+    UNROLL
+    for (int b = 0; b < batch; ++b) {
+        const KeyPlace at = key_piece(first + b * step, keys);
+        held.chunk[b] = read_chunk(entries, shape, place(least(at.key, n - 1)) + least(at.chunk, chunks - 1) * values);
+    }
+}
+
+template <int batch>
+STRATA_INLINE void put_keys(const Shape& shape, int keys, int first, int step, const HeldKeys<batch>& held, float* tile) {
+    const int values = chunk_values(shape), chunks = shape.dim / values, pieces = key_pieces(shape, keys);
+    UNROLL
+    for (int b = 0; b < batch; ++b) {
+        const KeyPlace at = key_piece(first + b * step, keys);
+        if (first + b * step >= pieces || at.chunk >= chunks) continue;
+        float* const to = tile + key_place(keys, at.chunk * values, at.chunk, at.key);
+        for (int i = 0; i < values; ++i) to[i * keys] = value_of(held.chunk[b], shape, i);
+    }
+}
+
+// Keys 0 .. n - 1, n at least 1, to `tile`; `keys`, a multiple of 32, is what the tile is made for. Each thread asks for
+// `batch` chunks at once.
 template <int batch, class Place>
 STRATA_INLINE void load_keys_from(const Entries& entries, const Shape& shape, int n, int keys, float* tile, const Place& place) {
-    const int values = chunk_values(shape), chunks = shape.dim / values, across = keys / 8;
-    const int groups = across * ((chunks + 3) / 4), warps = threads_of_block() / 32;
-    for (int group = warp(); group < groups; group += batch * warps) {
-        Chunk held[batch];
-        UNROLL
-        for (int b = 0; b < batch; ++b) {
-            const int at = group + b * warps, key = at % across * 8 + (lane() & 7), chunk = at / across * 4 + (lane() >> 3);
-            if (key < n && chunk < chunks) held[b] = read_chunk(entries, shape, place(key) + chunk * values);
-        }
-        UNROLL
-        for (int b = 0; b < batch; ++b) {
-            const int at = group + b * warps, key = at % across * 8 + (lane() & 7), chunk = at / across * 4 + (lane() >> 3);
-            if (key >= n || chunk >= chunks) continue;
-            for (int i = 0; i < values; ++i)
-                tile[key_place(keys, chunk * values + i, chunk, key)] = value_of(held[b], shape, i);
-        }
+    const int pieces = key_pieces(shape, keys), warps = threads_of_block() / 32;
+    for (int first = warp(); first < pieces; first += batch * warps) {
+        HeldKeys<batch> held;
+        fetch_keys(entries, shape, n, keys, first, warps, held, place);
+        put_keys(shape, keys, first, warps, held, tile);
     }
 }
 
 STRATA_INLINE void load_keys(const Entries& entries, const Shape& shape, int j0, int n, int keys, float* tile) {
+    if (n < 1) return;
     load_keys_from<4>(entries, shape, n, keys, tile, [&](int key) { return first_value(entries, shape, j0 + key); });
 }
 

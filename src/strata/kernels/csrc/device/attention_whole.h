@@ -17,14 +17,32 @@ struct Whole {
     float* queries;  // [dim][queries]
     float* weights;  // [queries][kPitch]
     float* states;   // [queries][4]: M, Z, and how a block joins: p, r
+    int32_t* places;  // [2][kBlock]: of a block's keys and values among all entries
 };
+
+// Looks up where a block's entries lie, once for all that read them; a barrier follows.
+STRATA_INLINE void find_places(const Whole& work, const Shape& key_shape, const Shape& shape, int j0, int longest) {
+    for (int j = thread_x(); j < longest; j += threads_of_block()) {
+        work.places[j] = static_cast<int32_t>(place_of_entry(work.keys, key_shape, j0 + j));
+        work.places[kBlock + j] = static_cast<int32_t>(place_of_entry(work.values, shape, j0 + j));
+    }
+}
 
 // Scores of the block from j0 on, then their softmax and, in one lane, the merge of M and Z.
 STRATA_INLINE void weigh_block(const Whole& work, const Shape& shape, int j0, int longest, float scale) {
-    const int num_keys = keys_of_tile(shape.dim), pitch = shape.rows * shape.heads;
+    constexpr int batch = 8;
+    const int num_keys = keys_of_tile(shape.dim), pitch = shape.rows * shape.heads, warps = threads_of_block() / 32;
+    // A tile that fits into registers is on its way while the tile before is used.
+    const bool ahead = key_pieces(shape, num_keys) <= batch * warps;
+    HeldKeys<batch> held;
     for (int j = 0; j < longest; j += num_keys) {
-        barrier();  // what the tile and the weights held is used up
-        load_keys(work.keys, shape, j0 + j, least(num_keys, longest - j), num_keys, work.tile);
+        const auto place = [&](int key) { return static_cast<int64_t>(work.places[j + key]) * shape.dim; };
+        const auto next = [&](int key) { return static_cast<int64_t>(work.places[j + num_keys + key]) * shape.dim; };
+        const int n = least(num_keys, longest - j), after = least(num_keys, longest - j - num_keys);
+        barrier();  // what the tile and the weights held is used up, and places are found
+        if (!ahead || j == 0) load_keys_from<batch>(work.keys, shape, n, num_keys, work.tile, place);
+        else put_keys(shape, num_keys, warp(), warps, held, work.tile);
+        if (ahead && after > 0) fetch_keys(work.keys, shape, after, num_keys, warp(), warps, held, next);
         barrier();
         score_tile({work.tile, work.queries, num_keys, pitch, chunk_values(shape)}, shape.dim, scale,
                    [&](int query, int key) { return work.weights + query * kPitch + j + key; });
@@ -64,13 +82,18 @@ STRATA_INLINE void attend(const Whole& work, const Shape& key_shape, const Shape
     Sums<Q> so_far = {};
     for (int j0 = 0; j0 < all; j0 += kBlock) {
         const int longest = least(kBlock, all - j0);
+        find_places(work, key_shape, shape, j0, longest);
         weigh_block(work, key_shape, j0, longest, scale);
+        const auto fetch = [&](int t, int n, HeldValues& to) {
+            fetch_values_from(work.values, shape, n, 0, shape.dim, to,
+                              [&](int row) { return static_cast<int64_t>(work.places[kBlock + t + row]) * shape.dim; });
+        };
         HeldValues held;
-        fetch_values(work.values, shape, j0, least(tile_rows(shape, shape.dim), longest), 0, shape.dim, held);
+        fetch(0, least(tile_rows(shape, shape.dim), longest), held);
         int here[Q];
         for (int q = 0; q < Q; ++q) here[q] = place.on ? seen_here(work.seen, shape, work.unit, place.query + q, j0) : 0;
-        const Sums<Q> block = sum_block<Q>(work.values, shape, place, j0, 0, shape.dim, longest, least(kBlock, fewest - j0),
-                                           here, work.weights, work.tile, held);
+        const Sums<Q> block = sum_fetched<Q>(shape, place, shape.dim, longest, least(kBlock, fewest - j0), here, work.weights,
+                                             work.tile, held, fetch);
         join_sums(work, place, j0 == 0, block, here, so_far);
     }
     barrier();
@@ -114,7 +137,7 @@ ATTENTION_KERNEL(attention_whole,
     const Whole work = {{keys, key_scales, key_table + slot[row] * key_pages, list, kv_heads, kv_head},
                         {values, value_scales, value_table + slot[row] * value_pages, list, kv_heads, kv_head},
                         {position, count}, unit, static_cast<int>(heads), memory, at_queries, weights,
-                        weights + pitch * kPitch};
+                        weights + pitch * kPitch, reinterpret_cast<int32_t*>(weights + pitch * (kPitch + 4))};
     load_queries(q, unit, shape, work.heads, at_queries);
     if (at_once == 8) attend<8>(work, key_shape, shape, scale, out);
     else if (at_once == 4) attend<4>(work, key_shape, shape, scale, out);
