@@ -7,6 +7,7 @@ the kernels, largest first: milliseconds, launches, microseconds of one; the lon
 """
 
 import argparse
+import importlib
 import sys
 import tempfile
 import time
@@ -23,15 +24,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 import numpy as np
 import torch
 from drawn_model import Formats
-from engine_decode import REAL, Drawn
-from expert_pool import BLOCK_BYTES
+from engine_decode import REAL, TINY, Drawn
+from expert_pool import BLOCK_BYTES, host_blocks
 
 from strata.core.limits import Limits
 from strata.core.window import Window
-from strata.kernels import nvrtc
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.cubins import cached
-from strata.kernels.cuda_device import CudaDevice
+from strata.kernels.device import Device
 from strata.kernels.device_source import units
 from strata.kernels.devices import open_device
 from strata.kernels.native import Native
@@ -77,19 +77,21 @@ def covered(spans: Iterable[Span]) -> float:
     return total
 
 
-def compile_at_once(device: CudaDevice, formats: Formats) -> None:
+def compile_at_once(device: Device, formats: Formats, cache: Path) -> None:
     """The units that every model needs and those of the formats, side by side."""
     names = {formats.expert, formats.down, formats.dense, "F32", "BF16"}
     wanted = [
         unit
         for unit in units()
-        if not unit.startswith(("attention_list", "select_prompt", "probe"))
+        if not unit.startswith(("attention_", "select_prompt", "probe"))
         and (not unit.startswith(PARTS) or unit.startswith("prompt_products") or unit.split("=")[-1] in names)
     ]
 
+    nvrtc = importlib.import_module("strata.kernels.nvrtc")  # not at the top: a dry run has no CUDA
+    architecture = "sm_{}{}".format(*torch.cuda.get_device_capability(device.torch_device))
+
     def one(unit: str) -> None:
-        key = nvrtc.key(unit, device.architecture)
-        cached(device.cache, key, lambda: nvrtc.compile_unit(unit, device.architecture)[0])
+        cached(cache, nvrtc.key(unit, architecture), lambda: nvrtc.compile_unit(unit, architecture)[0])
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(one, wanted))
@@ -98,14 +100,15 @@ def compile_at_once(device: CudaDevice, formats: Formats) -> None:
 class Reading:
     """A drawn model that reads prompts."""
 
-    def __init__(self, arch: str, layers: int, tokens: int, resident: float, cache: Path) -> None:
-        device = open_device("cuda", cache)
-        assert isinstance(device, CudaDevice)
+    def __init__(self, arch: str, layers: int, tokens: int, resident: float, cache: Path, dry: bool) -> None:
+        device = open_device("emulator" if dry else "cuda", cache)
         began = time.perf_counter()
-        compile_at_once(device, FORMATS[arch])
-        print(f"compiling: {time.perf_counter() - began:.1f} s", flush=True)
-        self.drawn = Drawn(device, Native(), replace(REAL, layers=layers, arch=arch))
-        self.drawn.draw(FORMATS[arch], [pinned_memory(BLOCK_BYTES) for _ in range(POOL_BLOCKS)])
+        if not dry:
+            compile_at_once(device, FORMATS[arch], cache)
+            print(f"compiling: {time.perf_counter() - began:.1f} s", flush=True)
+        self.drawn = Drawn(device, Native(), replace(TINY if dry else REAL, layers=layers, arch=arch))
+        blocks = host_blocks(device.torch_device) if dry else [pinned_memory(BLOCK_BYTES) for _ in range(POOL_BLOCKS)]
+        self.drawn.draw(FORMATS[arch], blocks)
         self.drawn.place(self.drawn.all_gib * resident)
         self.tokens, self.device = tokens, device
         apart = Apart(device.name, Memory(device.torch_device, apart=True), CpuOps(self.drawn.native))
@@ -164,9 +167,10 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--resident", type=float, default=1.0, help="share of the experts")
     parser.add_argument("--cache", type=Path, help="where compiled kernels are kept")
+    parser.add_argument("--dry", action="store_true", help="a tiny model on the emulator")
     asked = parser.parse_args()
     cache = asked.cache or Path(tempfile.mkdtemp())
-    reading = Reading(asked.arch, asked.layers, asked.tokens, asked.resident, cache)
+    reading = Reading(asked.arch, asked.layers, asked.tokens, asked.resident, cache, asked.dry)
     began = time.perf_counter()
     reading.read()
     print(f"first: {time.perf_counter() - began:.1f} s", flush=True)

@@ -191,26 +191,30 @@ def parts(
     """Milliseconds of each part of a call, by itself."""
     gate, _, down = table.formats
     order = experts_prompt.sort(device, ids, table)
-    inputs = linear_prompt.quantise(device, x, {*gate})
+    rows = linear_prompt.quantise(device, x, {*gate})
+    inputs = experts_prompt.pack(device, rows, order, EXPERTS, TOP_K)
     both = device.empty(2, order.count, WIDTH)
     results = device.empty(ROWS, TOP_K, HIDDEN)
     room = linear_prompt.panels(device, 64, WIDTH, HIDDEN, gate)
     whole = (0, 64)
     experts_prompt.one_matrix(device, inputs, order, table, 0, both[0])
     experts_prompt.one_matrix(device, inputs, order, table, 1, both[1])
-    middle = experts_prompt.middle_of(device, both, down)
+    between = experts_prompt.middle_of(device, both, down)
+    middle = experts_prompt.pack(device, between, order, EXPERTS, 0)
     y = device.empty(ROWS, HIDDEN)
     cases: dict[str, Callable[[], object]] = {
         "sort": lambda: experts_prompt.sort(device, ids, table),
         "quantise": lambda: linear_prompt.quantise(device, x, {*gate}),
+        "pack": lambda: experts_prompt.pack(device, rows, order, EXPERTS, TOP_K),
         "gate": lambda: experts_prompt.one_matrix(device, inputs, order, table, 0, both[0]),
         "unpack gate of 64 experts": lambda: experts_prompt.unpack(
             device, order, table, whole, 0, gate[0], room, WIDTH, HIDDEN
         ),
         "products of gate of 64 experts": lambda: experts_prompt.products(
-            device, inputs, order, table, whole, 0, gate[0], room, both[0], TOP_K, -1
+            device, inputs, order, table, whole, 0, gate[0], room, both[0], -1
         ),
         "middle": lambda: experts_prompt.middle_of(device, both, down),
+        "pack the middle": lambda: experts_prompt.pack(device, between, order, EXPERTS, 0),
         "down": lambda: experts_prompt.one_matrix(device, middle, order, table, 2, results),
         "combine": lambda: experts_gpu.combine(device, results, factors, y),
     }

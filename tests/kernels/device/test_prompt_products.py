@@ -80,6 +80,26 @@ def test_another_order_of_terms_differs(monkeypatch: pytest.MonkeyPatch) -> None
     assert differing(got, expected) > 10
 
 
+@pytest.mark.parametrize("sub", [32, 16])
+def test_records_hold_the_quantised_rows_as_the_layout_says(sub: int) -> None:
+    rng, device, rows, cols = np.random.default_rng(sub), HostDevice(), 70, 320
+    fmt = next(fmt for fmt in FORMATS.values() if fmt.kind == "codes" and fmt.sub == sub)
+    inputs = prompt.quantise(device, activations(rows, cols, rng), {fmt})
+    stages, steps = prompt.stages(cols), prompt.STAGE // sub
+    records = prompt.pack(device, inputs).by[sub].view(-1, stages, prompt.record_bytes(sub, minima=True))
+    quantised, used = inputs.by[sub], cols // sub
+    for row in (0, 13, 63, 64, 69):
+        tile, here = records[row // 64], row % 64
+        pieces = [piece ^ (here & 7) for piece in range(8)]
+        codes = tile[:, here * 128 : here * 128 + 128].view(stages, 8, 16)[:, pieces]
+        assert torch.equal(codes.reshape(-1)[: used * sub], quantised.codes[row, : used * sub])
+        place = here // 32 * 32 + here % 8 * 4 + here % 32 // 8
+        scales = tile[:, 64 * 128 :].reshape(stages, 2, steps, 64, 4)[:, :, :, place].contiguous().view(torch.float32)
+        for kind, expected in ((0, quantised.d), (1, quantised.m)):
+            assert torch.equal(scales[:, kind].reshape(-1)[:used], expected[row, :used])
+    assert not torch.equal(records[0, 0, :128], records[0, 0, 128:256])  # control: rows are not all the same
+
+
 def test_places_are_a_permutation_and_none_is_refused() -> None:
     assert places(40)[:3] == (0, 20, 10)  # lane 1 follows all of the even ones; 0, 32, 16, 8, 24, 4, 36, ..
     assert all(sorted(places(count)) == list(range(count)) for count in (1, 7, 33, 80))

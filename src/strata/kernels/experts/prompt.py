@@ -91,13 +91,26 @@ def most_tiles(pairs: int, experts: int, tile: int) -> int:
     return pairs // tile + min(pairs, experts) + 1
 
 
+def pack(device: Device, inputs: prompt.PromptInputs, order: Sorted, experts: int, top_k: int) -> prompt.Packed:
+    """Records of the tiles' rows; `inputs` has a row for each pair (top_k 0), or one for all ranks."""
+    tiles, by = order.tiles.shape[0], {}
+    room = order.count // prompt.TILE + min(order.count, experts) + 1
+    for sub, rows in inputs.by.items():
+        nbytes = room * prompt.stages(inputs.cols) * prompt.record_bytes(sub, minima=True)
+        by[sub] = device.empty(nbytes, dtype=torch.uint8)
+        sorted_pairs = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr())
+        sizes = (experts, order.groups, inputs.rows, top_k, inputs.cols, sub)
+        grid = prompt.pack_grid(tiles * order.groups, inputs.cols)
+        device.launch(prompt.PACK, grid, THREADS, 0, *rows.addresses, *sorted_pairs, by[sub].data_ptr(), *sizes)
+    return prompt.Packed(inputs.rows, inputs.cols, by)
+
+
 def one_matrix(
-    device: Device, inputs: prompt.PromptInputs, order: Sorted, table: ExpertTable, kind: int, y: torch.Tensor
+    device: Device, inputs: prompt.Packed, order: Sorted, table: ExpertTable, kind: int, y: torch.Tensor
 ) -> None:
-    """y [pairs, rows] of gate, up or down (kind 0, 1, 2); `inputs` has a row for each pair, or one for all ranks."""
+    """y [pairs, rows] of gate, up or down (kind 0, 1, 2) from the rows of `pack`."""
     rows = table.hidden if kind == 2 else table.width
     cols, formats, experts = inputs.cols, table.formats[kind], len(table.entries)
-    top_k = 0 if kind == 2 else order.top_k
     each = rows * cols * 5 // 4
     at_once = max(1, min(experts, PANEL_BYTES // each, 65535))
     room = prompt.panels(device, at_once, rows, cols, formats)
@@ -106,7 +119,7 @@ def one_matrix(
         for fmt in formats:
             only = FORMAT_CODES[fmt.name] if len(formats) > 1 else -1
             unpack(device, order, table, (first, count), kind, fmt, room, rows, cols)
-            products(device, inputs, order, table, (first, count), kind, fmt, room, y, top_k, only)
+            products(device, inputs, order, table, (first, count), kind, fmt, room, y, only)
 
 
 def unpack(
@@ -126,12 +139,12 @@ def unpack(
     sizes = (prompt.places_of(device, cols, fmt.sub), rows, cols, room.padded)
     grid = (-(-rows // 32), count, 1)
     kernel = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_experts")
-    device.launch(kernel, grid, THREADS, prompt.unpack_bytes(fmt), *known, *room.addresses, *sizes)
+    device.launch(kernel, grid, THREADS, prompt.unpack_bytes(fmt), *known, room.records.data_ptr(), *sizes)
 
 
 def products(
     device: Device,
-    inputs: prompt.PromptInputs,
+    inputs: prompt.Packed,
     order: Sorted,
     table: ExpertTable,
     part: tuple[int, int],
@@ -139,17 +152,16 @@ def products(
     fmt: QuantFormat,
     room: prompt.Panels,
     y: torch.Tensor,
-    top_k: int,
     only: int,
 ) -> None:
     """The tiles of these experts; with `only` >= 0 of those of them whose matrix has that format."""
     groups = order.groups
-    operands = (*inputs.by[fmt.sub].addresses, *room.addresses)
+    operands = (inputs.by[fmt.sub].data_ptr(), room.records.data_ptr())
     experts = (order.tiles.data_ptr(), order.starts.data_ptr(), order.pairs.data_ptr(), table.entries.data_ptr(), *part)
-    sizes = (inputs.rows, top_k, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
+    sizes = (inputs.rows, kind, only, y.data_ptr(), y.shape[-1], inputs.cols, room.padded, 0)
     units = most_tiles(order.count, part[1], prompt.TILE * groups) * -(-y.shape[-1] // prompt.TILE)
     grid, kernel = (prompt.blocks_of(device, groups, units), 1, 1), prompt.kernel_of(fmt, groups)
-    shared, threads = prompt.shared_bytes(groups, fmt), prompt.GROUP_THREADS * groups
+    shared, threads = prompt.shared_bytes(groups, fmt), prompt.GROUP_THREADS * groups + prompt.MORE_THREADS
     device.launch(kernel, grid, threads, shared, *operands, *experts, *sizes)
 
 
@@ -157,11 +169,12 @@ def pair_results(device: Device, x: torch.Tensor, order: Sorted, table: ExpertTa
     """What each chosen expert of this device gives goes to results float32 [rows, top_k, hidden]; the rest stays."""
     gate, up, down = table.formats
     floats(device, "experts: results", results, (order.rows, order.top_k, table.hidden))
-    inputs = prompt.quantise(device, x, {*gate, *up})
+    experts = len(table.entries)
+    inputs = pack(device, prompt.quantise(device, x, {*gate, *up}), order, experts, order.top_k)
     both = device.empty(2, order.count, table.width)
     for kind in (0, 1):
         one_matrix(device, inputs, order, table, kind, both[kind])
-    one_matrix(device, middle_of(device, both, down), order, table, 2, results)
+    one_matrix(device, pack(device, middle_of(device, both, down), order, experts, 0), order, table, 2, results)
 
 
 def middle_of(device: Device, both: torch.Tensor, down: Sequence[QuantFormat]) -> prompt.PromptInputs:

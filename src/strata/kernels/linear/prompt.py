@@ -20,19 +20,22 @@ STAGE = 128
 """Codes of a row that arrive together; rows are filled up to a multiple."""
 
 TILE = 64
-"""Rows of x, and rows of the weight, that 128 threads multiply."""
+"""Rows of x, and rows of the weight, that 128 threads multiply; also of a record."""
 
 GROUPS = (3, 1)
 """How often 128 threads a block may have; each adds 64 rows of x to a tile. Three fill a processor's registers."""
 
-GROUP_THREADS, RESULTS = 128, 32
-"""Threads of a group; results of a thread."""
+GROUP_THREADS, RESULTS, MORE_THREADS = 128, 32, 32
+"""Threads of a group; results of a thread; threads of a block that bring operands."""
 
-DEEP_LEVELS, DEPTH = 2, 2
-"""Levels of the tree whose sums wait in shared memory (prompt_sums.h), and stages there."""
+ARRIVALS = 128
+"""Bytes before the stages (prompt_loader.h)."""
 
-UNITS_UNDER_WAY = 4
-"""Tiles whose rows a block knows (prompt_tiles.h)."""
+DEEP_LEVELS = 2
+"""Levels of the tree whose sums wait in shared memory (prompt_sums.h)."""
+
+PACK, PACK_BLOCKS = Kernel("prompt_pack", "prompt_pack"), 8
+"""Blocks that share a tile's stages at most."""
 
 LEAST_SHARED = 64 << 10
 """Shared memory of a block where the device does not say."""
@@ -62,23 +65,30 @@ class PromptInputs:
 
 
 @dataclass(frozen=True, slots=True)
+class Packed:
+    """The same as records (prompt_layout.h), those of all rows in order or of experts' tiles."""
+
+    rows: int
+    cols: int
+    by: dict[int, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
 class Panels:
-    """Room for the unpacked matrices of some experts, or of one matrix: signed bytes, scales, minima."""
+    """Room for the unpacked matrices of some experts, or of one matrix, as records; `padded` rows each."""
 
-    codes: torch.Tensor
-    scale: torch.Tensor
-    minimum: torch.Tensor
+    records: torch.Tensor
     padded: int
-
-    @property
-    def addresses(self) -> tuple[int, int, int]:
-        """Of the three."""
-        return self.codes.data_ptr(), self.scale.data_ptr(), self.minimum.data_ptr()
 
 
 def stages(cols: int) -> int:
     """Stages of a row."""
     return -(-cols // STAGE)
+
+
+def record_bytes(sub: int, minima: bool) -> int:
+    """Of 64 rows and a stage, with one or both of their scales (prompt_layout.h)."""
+    return TILE * STAGE + (STAGE // sub) * TILE * 4 * (2 if minima else 1)
 
 
 def places_of(device: Device, cols: int, sub: int) -> int:
@@ -118,13 +128,27 @@ def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Prom
     return PromptInputs(rows, cols, by)
 
 
+def pack_grid(tiles: int, cols: int) -> tuple[int, int, int]:
+    """Of the packing kernel for so many tiles of 64 rows."""
+    return min(stages(cols), PACK_BLOCKS), max(1, tiles), 1
+
+
+def pack(device: Device, inputs: PromptInputs) -> Packed:
+    """All rows in order as records."""
+    by = {}
+    for sub, rows in inputs.by.items():
+        by[sub] = device.empty(
+            -(-inputs.rows // TILE) * stages(inputs.cols) * record_bytes(sub, True), dtype=torch.uint8
+        )
+        known = (*rows.addresses, 0, 0, 0, by[sub].data_ptr(), 0, 1, inputs.rows, 0, inputs.cols, sub)
+        device.launch(PACK, pack_grid(-(-inputs.rows // TILE), inputs.cols), THREADS, 0, *known)
+    return Packed(inputs.rows, inputs.cols, by)
+
+
 def panels(device: Device, count: int, rows: int, cols: int, formats: Sequence[QuantFormat]) -> Panels:
     """Room for `count` matrices [rows, cols] of any of these formats."""
-    padded, wide = -(-rows // TILE) * TILE, stages(cols) * STAGE
-    scales = count * padded * wide // min(fmt.sub for fmt in formats)
-    minima = scales if any(fmt.minima for fmt in formats) else 0
-    codes = device.empty(count * padded * wide, dtype=torch.uint8)
-    return Panels(codes, device.empty(scales), device.empty(minima), padded)
+    tiles, each = -(-rows // TILE), max(record_bytes(fmt.sub, fmt.minima) for fmt in formats)
+    return Panels(device.empty(count * tiles * stages(cols) * each, dtype=torch.uint8), tiles * TILE)
 
 
 def unpack_bytes(fmt: QuantFormat) -> int:
@@ -138,17 +162,20 @@ def unpack(device: Device, weight: Weight) -> Panels:
     fmt, made = weight.format, panels(device, 1, weight.rows, weight.cols, (weight.format,))
     place = places_of(device, weight.cols, fmt.sub)
     kernel, grid = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_matrix"), (-(-weight.rows // 32), 1, 1)
-    known = (*device.weight(weight), *made.addresses, place, weight.rows, weight.cols)
+    known = (*device.weight(weight), made.records.data_ptr(), place, weight.rows, weight.cols)
     device.launch(kernel, grid, THREADS, unpack_bytes(fmt), *known)
     return made
 
 
+def depth(groups: int, fmt: QuantFormat) -> int:
+    """Stages in shared memory (prompt_loader.h)."""
+    return 2 if groups == 1 or (fmt.sub == 16 and fmt.minima) else 3
+
+
 def shared_bytes(groups: int, fmt: QuantFormat) -> int:
-    """Dynamic shared memory of a block of the products."""
-    rows, threads = TILE * groups, GROUP_THREADS * groups
-    scales = 4 * (STAGE // fmt.sub) * (rows + TILE) * (2 if fmt.minima else 1)
-    under_way = UNITS_UNDER_WAY * (16 + 8 * rows)
-    return DEPTH * ((rows + TILE) * STAGE + scales) + DEEP_LEVELS * RESULTS * threads * 4 + under_way
+    """Dynamic shared memory of a block of the products: arrivals, stages, sums that wait."""
+    stage = (groups + 1) * record_bytes(fmt.sub, fmt.minima)
+    return ARRIVALS + depth(groups, fmt) * stage + DEEP_LEVELS * RESULTS * GROUP_THREADS * groups * 4
 
 
 def groups_for(device: Device, formats: Sequence[QuantFormat], units: int) -> int:
@@ -174,15 +201,15 @@ def kernel_of(fmt: QuantFormat, groups: int) -> Kernel:
     return Kernel(f"prompt_products {defines}", "prompt_products")
 
 
-def product(device: Device, inputs: PromptInputs, weight: Weight, y: torch.Tensor) -> None:
+def product(device: Device, inputs: Packed, weight: Weight, y: torch.Tensor) -> None:
     """y [rows, weight.rows] = x W^T for a matrix of codes."""
     fmt, made, across = weight.format, unpack(device, weight), -(-weight.rows // TILE)
     groups = groups_for(device, (fmt,), -(-inputs.rows // (TILE * GROUPS[0])) * across)
     units = -(-inputs.rows // (TILE * groups)) * across
-    operands = (*inputs.by[fmt.sub].addresses, *made.addresses)
+    operands = (inputs.by[fmt.sub].data_ptr(), made.records.data_ptr())
     no_experts = (0, 0, 0, 0, 0, 0)
-    sizes = (inputs.rows, 0, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
-    threads, grid = GROUP_THREADS * groups, (blocks_of(device, groups, units), 1, 1)
+    sizes = (inputs.rows, 0, -1, y.data_ptr(), weight.rows, inputs.cols, made.padded, launch.bits(weight.scale))
+    threads, grid = GROUP_THREADS * groups + MORE_THREADS, (blocks_of(device, groups, units), 1, 1)
     device.launch(kernel_of(fmt, groups), grid, threads, shared_bytes(groups, fmt), *operands, *no_experts, *sizes)
 
 
@@ -196,7 +223,7 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
     for weight in weights:
         if weight.cols != cols:
             raise ValueError(f"rows of {cols} values for a weight of {weight.cols} columns")
-    inputs = quantise(device, x, {weight.format for weight in weights})
+    inputs = pack(device, quantise(device, x, {weight.format for weight in weights}))
     arranged = None
     outputs = tuple(device.empty(rows, weight.rows) for weight in weights)
     for weight, y in zip(weights, outputs, strict=True):

@@ -9,6 +9,8 @@
 //                              it is 1,024 bytes further
 //     load_columns(tile, columns_place(row), column, f)   two B, whose columns are rows of a tile: f[0..1] bytes 0 .. and
 //                              16 .. of rows 0-7, f[2..3] of rows 8-15
+//     load_half(tile, half_place(row), column, f)   32 rows of 16 bytes from a multiple of 16 on, eight rows a word: two A0 or
+//                              four B0
 //
 // Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row.
 // NVIDIA's instruction where there is one, sums of four bytes by dot4 elsewhere.
@@ -66,6 +68,12 @@ STRATA_INLINE void load_columns(const uint8_t* tile, int place, int column, uint
     load_pieces(tile + (place ^ column), f);
 }
 
+STRATA_INLINE int half_place(int row) { return swizzled(row + lane(), 0); }
+
+STRATA_INLINE void load_half(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
+    load_pieces(tile + (place ^ column), f);
+}
+
 #else
 
 // What lane `source` holds, for every word of a tile's half: 4 lanes make a row of 16 bytes.
@@ -108,6 +116,12 @@ STRATA_INLINE void load_rows(const uint8_t* tile, int place, int column, uint32_
 
 STRATA_INLINE void load_columns(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
     for (int i = 0; i < 4; ++i) f[i] = load4(tile + (place ^ column ^ i % 2 * 16) + i / 2 * 1024);
+}
+
+STRATA_INLINE int half_place(int row) { return rows_place(row); }
+
+STRATA_INLINE void load_half(const uint8_t* tile, int place, int column, uint32_t (&f)[4]) {
+    for (int i = 0; i < 4; ++i) f[i] = load4(tile + (place ^ column) + i * 1024);
 }
 
 #endif

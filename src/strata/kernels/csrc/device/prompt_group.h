@@ -42,24 +42,27 @@ STRATA_KERNEL_OF(group_threads, prompt_scan,
                   int64_t tile_rows)) {
     SHARED(int32_t, shared, group_threads);
     const int32_t most = static_cast<int32_t>(tile_rows);
-    int32_t pairs_before = 0, tiles_before = 0;
+    int32_t pairs_before = 0, tiles_before = 0, packed_before = 0;
     for (int64_t first = 0; first < experts; first += group_threads) {
         const int64_t expert = first + thread_x();
         const int32_t count = expert < experts ? counts[expert] : 0;
         const int32_t own = (count + most - 1) / most;
-        int32_t all_pairs, all_tiles;
+        int32_t all_pairs, all_tiles, all_packed;
         const int32_t pair = pairs_before + sum_before(count, shared, all_pairs);
         const int32_t tile = tiles_before + sum_before(own, shared, all_tiles);
+        const int32_t packed = packed_before + sum_before((count + record_rows - 1) / record_rows, shared, all_packed);
         if (expert < experts) {
             cursors[expert] = pair;
             tile_starts[expert] = tile;
         }
         for (int32_t i = 0; i < own; ++i) {
             const int32_t left = count - i * most;
-            tiles[tile + i] = {static_cast<int32_t>(expert), pair + i * most, left < most ? left : most, 0};
+            tiles[tile + i] = {static_cast<int32_t>(expert), pair + i * most, left < most ? left : most,
+                               packed + i * (most / record_rows)};
         }
         pairs_before += all_pairs;
         tiles_before += all_tiles;
+        packed_before += all_packed;
     }
     if (thread_x() == 0) tile_starts[experts] = tiles_before;
 }

@@ -1,129 +1,152 @@
-// Operands of a product of many rows on their way into shared memory, stage by stage.
+// Operands of a product of many rows on their way into shared memory, stage by stage: a ring of stages, of which each has
+// the records of a block's rows of x (one for each 64) and one of the weight. The groups of lanes that compute go through
+// all stages of the block's units with `next`; a stage may be read from then until the next `next`. One more group calls
+// `feed` instead.
+//
+// Where rings are (ring.h) a lane of that group asks for whole records, and groups wait for what they read, not for each
+// other: a stage that all groups have left is filled again. Elsewhere all threads copy, between barriers.
 #pragma once
 
-#include "matrix.h"
 #include "prompt_tiles.h"
+#include "ring.h"
 
 namespace strata::STRATA_ISA {
 
 // Where the operands lie (prompt_layout.h). Weights: one panel of `padded` rows for each expert from the first on.
 struct PromptOperands {
     const uint8_t* x;
-    const float* d;
-    const float* m;
     const uint8_t* w;
-    const float* scale;
-    const float* minimum;
     int64_t cols, padded, first_expert;
 };
 
-// A stage in shared memory, for a block of so many times 128 threads: 64 rows of x for each, 64 of the weight for all.
+// A stage in shared memory, for a block of so many times 128 threads that compute.
 template <int sub, bool minima, int groups>
 struct PromptStage {
-    static constexpr int steps = stage_codes / sub, rows = 64 * groups, threads = 128 * groups;
-    static constexpr int x = 0, w = x + rows * stage_codes, d = w + tile_lines * stage_codes;
-    static constexpr int x_scales = rows * steps * 4, w_scales = tile_lines * steps * 4;
-    static constexpr int m = d + x_scales, scale = m + (minima ? x_scales : 0), minimum = scale + w_scales;
-    static constexpr int bytes = minimum + (minima ? w_scales : 0);
+    using Rows = PromptRecord<sub, true>;     // of x
+    using Lines = PromptRecord<sub, minima>;  // of the weight; of x that much is needed
+    static constexpr int warps = 4 * groups, threads = 32 * (warps + 1);
+    static constexpr int w = groups * Lines::bytes, bytes = w + Lines::bytes;
+    static constexpr int depth = groups == 1 || (sub == 16 && minima) ? 2 : 3;  // stages in shared memory
+    static constexpr int arrivals = 128;  // bytes before the stages
 };
-
-constexpr int prompt_depth = 2;  // stages in shared memory
 
 template <int sub, bool minima, int groups>
 struct PromptLoader {
     using Stage = PromptStage<sub, minima, groups>;
-    static constexpr int threads = Stage::threads, step = threads / 8;  // rows from one piece of a thread to its next
-    static constexpr int x_pieces = Stage::rows / step, w_pieces = (tile_lines + step - 1) / step;
-    static constexpr int d_all = Stage::x_scales / 16, s_all = Stage::w_scales / 16;
-    static_assert(d_all <= threads && s_all <= threads, "a thread brings at most one piece of each");
-
     const PromptWork& work;
     const PromptOperands& from;
-    UnitRows<Stage::rows>* rows;  // [units_under_way]
-    uint8_t* ring;                // [prompt_depth] stages
-    int stride, stages, unit, next = 0;
-    int stage = 0, number = 0, slot = 0;  // of the unit; of units so far; of the ring
-    RowsTile next_tile = {};
-    int32_t next_result = 0;
-    // Where the next stage lies, and this thread's pieces of it from there, in bytes: offsets of 32 bits save registers.
+    uint8_t* shared;
+    int stride, stages;
+    int slot = 0, turn = 0;  // of the ring; how often it went around, modulo 2
+
+    STRATA_METHOD uint8_t* place(int at) const { return shared + Stage::arrivals + at * Stage::bytes; }
+
+    STRATA_METHOD void pass_slot() {
+        if (++slot == Stage::depth) slot = 0, turn ^= 1;
+    }
+
+#if defined(STRATA_RINGS)
+
+    SharedPlace left = 0;  // the arrival for those that have left the stage they read last
+
+    STRATA_METHOD SharedPlace full(int at) const { return shared_place(shared) + at * 16; }
+    STRATA_METHOD SharedPlace empty(int at) const { return shared_place(shared) + at * 16 + 8; }
+
+    STRATA_METHOD void begin() {
+        left = empty(Stage::depth);  // which nobody waits for
+        if (thread_x() == 0) {
+            for (int i = 0; i < Stage::depth; ++i) begin_arrival(full(i), 1), begin_arrival(empty(i), Stage::warps);
+            begin_arrival(left, Stage::warps);
+            fence_arrivals();
+        }
+        barrier();
+    }
+
+    STRATA_METHOD void feed() {
+        constexpr int bytes = Stage::Lines::bytes;
+        if (lane() > 0) return;
+        for (int unit = work.find(block_x(), stride); unit < work.units; unit = work.find(unit + stride, stride)) {
+            const RowsTile tile = work.tile_of(unit);
+            const uint8_t* x = x_of(tile);
+            const uint8_t* w = w_of(tile, unit);
+            const int records = (tile.count + record_rows - 1) / record_rows;
+            STRATA_ROLL
+            for (int stage = 0; stage < stages; ++stage, pass_slot()) {
+                wait_for(empty(slot), turn ^ 1);
+                expect_bytes(full(slot), (records + 1) * bytes);
+                const SharedPlace to = shared_place(place(slot));
+                STRATA_ROLL
+                for (int i = 0; i < records; ++i)
+                    copy_bulk(to + i * bytes, x + (i * stages + stage) * Stage::Rows::bytes, bytes, full(slot));
+                copy_bulk(to + Stage::w, w + stage * bytes, bytes, full(slot));
+            }
+        }
+    }
+
+    STRATA_METHOD const uint8_t* next() {
+        sync_warp();
+        if (lane() == 0) arrive(left);
+        left = empty(slot);
+        wait_for(full(slot), turn);
+        const uint8_t* const here = place(slot);
+        pass_slot();
+        return here;
+    }
+
+#else
+
+    // Of the stage that is asked for next: its unit, its number there, where it lies, records of x that it has.
+    int unit = 0, stage = 0, records = 0;
     const uint8_t* x = nullptr;
     const uint8_t* w = nullptr;
-    const uint8_t* d = nullptr;
-    const uint8_t* scale = nullptr;
-    uint32_t x_at[x_pieces] = {}, d_at = 0, w_at = 0;
 
-    // The rows of the first unit; a barrier follows.
-    STRATA_METHOD void begin() {
-        if (unit >= work.units) return;
-        next_tile = work.tile_of(unit);
-        if (thread_x() < Stage::rows) put_rows(rows[0], work.result_of(next_tile, thread_x()));
-    }
-
-    STRATA_METHOD void put_rows(UnitRows<Stage::rows>& to, int32_t result) {
-        to.result[thread_x()] = result;
-        to.source[thread_x()] = work.row_of_x(result);
-        if (thread_x() == 0) to.tile = next_tile;
-    }
-
-    // Called once between two barriers, by the whole block.
-    STRATA_METHOD void ask() {
+    STRATA_METHOD void bring(int to) {
         if (unit < work.units) {
             if (stage == 0) {
-                find_pieces(rows[number % units_under_way]);
-                next = work.find(unit + stride, stride);
-                if (next < work.units) next_tile = work.tile_of(next);
+                const RowsTile tile = work.tile_of(unit);
+                x = x_of(tile), w = w_of(tile, unit);
+                records = (tile.count + record_rows - 1) / record_rows;
             }
-            copy_stage(ring + slot * Stage::bytes);
-            if (stage < 3) look_ahead();
-            if (++stage == stages) stage = 0, unit = next, ++number;
+            for (int i = 0; i <= records; ++i) {
+                uint8_t* const record = place(to) + (i < records ? i * Stage::Lines::bytes : Stage::w);
+                const uint8_t* const source = i < records ? x + (i * stages + stage) * Stage::Rows::bytes
+                                                          : w + stage * Stage::Lines::bytes;
+                for (int at = thread_x() * 16; at < Stage::Lines::bytes; at += Stage::threads * 16)
+                    copy16(record + at, source + at);
+            }
+            if (++stage == stages) stage = 0, unit = work.find(unit + stride, stride);
         }
         commit_copies();
-        slot = slot + 1 == prompt_depth ? 0 : slot + 1;
     }
 
-    // The next unit's rows, in steps, so that nobody waits for them: its tile, its pairs, then into shared memory.
-    STRATA_METHOD void look_ahead() {
-        if (next >= work.units || thread_x() >= Stage::rows) return;
-        if (stage == 1 || stages == 1) next_result = work.result_of(next_tile, thread_x());
-        if (stage == 2 || (stages < 3 && stage + 1 == stages)) put_rows(rows[(number + 1) % units_under_way], next_result);
+    STRATA_METHOD void begin() {
+        unit = work.find(block_x(), stride);
+        for (int i = 0; i + 1 < Stage::depth; ++i) bring(i);
     }
 
-    STRATA_METHOD void find_pieces(const UnitRows<Stage::rows>& here) {
-        const uint32_t wide = static_cast<uint32_t>(stages) * stage_codes, places = static_cast<uint32_t>(stages) * Stage::steps;
-        const int row = thread_x() / 8, each = Stage::steps / 4;
-        STRATA_UNROLL
-        for (int i = 0; i < x_pieces; ++i) x_at[i] = here.source[row + i * step] * wide + thread_x() % 8 * 16;
-        if (thread_x() < d_all) d_at = here.source[thread_x() / each] * (places * 4) + thread_x() % each * 16;
-        w_at = row * wide + thread_x() % 8 * 16;
-        const int64_t panel = (here.tile.expert - (work.tiles ? from.first_expert : 0)) * from.padded;
-        const int64_t first = panel + work.line_of(unit) * tile_lines;
-        x = from.x;
-        w = from.w + first * wide;
-        d = reinterpret_cast<const uint8_t*>(from.d);
-        scale = reinterpret_cast<const uint8_t*>(from.scale + first * places);
+    STRATA_METHOD void feed() {
+        for (int here = work.find(block_x(), stride); here < work.units; here = work.find(here + stride, stride))
+            for (int i = 0; i < stages; ++i) next();
     }
 
-    STRATA_METHOD void copy_stage(uint8_t* to) {
-        uint8_t* const place = to + swizzled(thread_x() / 8, thread_x() % 8 * 16);  // rows `step` apart are swizzled alike
-        const uint32_t wide = static_cast<uint32_t>(step * stages) * stage_codes, own = thread_x() * 16;
-        STRATA_UNROLL
-        for (int i = 0; i < x_pieces; ++i) copy16(place + Stage::x + i * step * stage_codes, x + x_at[i]);
-        STRATA_UNROLL
-        for (int i = 0; i < w_pieces; ++i)
-            if ((i + 1) * step <= tile_lines || thread_x() < (tile_lines - i * step) * 8)
-                copy16(place + Stage::w + i * step * stage_codes, w + (w_at + i * wide));
-        if (thread_x() < d_all) {
-            copy16(to + own + Stage::d, d + d_at);
-            if (minima) copy16(to + own + Stage::m, d + (from.m - from.d) * 4 + d_at);
-        }
-        if (thread_x() < s_all) {
-            copy16(to + own + Stage::scale, scale + own);
-            if (minima) copy16(to + own + Stage::minimum, scale + (from.minimum - from.scale) * 4 + own);
-        }
-        x += stage_codes;
-        w += stage_codes;
-        d += Stage::steps * 4;
-        scale += Stage::steps * tile_lines * 4;
+    STRATA_METHOD const uint8_t* next() {
+        wait_for_copies<Stage::depth - 2>();
+        barrier();  // everyone's copies have landed, and nobody reads the stage that is filled next
+        bring(slot == 0 ? Stage::depth - 1 : slot - 1);
+        const uint8_t* const here = place(slot);
+        pass_slot();
+        return here;
+    }
+
+#endif
+
+    STRATA_METHOD const uint8_t* x_of(const RowsTile& tile) const {
+        return from.x + static_cast<int64_t>(tile.packed) * stages * Stage::Rows::bytes;
+    }
+
+    STRATA_METHOD const uint8_t* w_of(const RowsTile& tile, int unit) const {
+        const int64_t panel = (tile.expert - (work.tiles ? from.first_expert : 0)) * (from.padded / record_rows);
+        return from.w + (panel + work.line_of(unit)) * stages * Stage::Lines::bytes;
     }
 };
 

@@ -2,11 +2,12 @@
 // sub-block are exact whoever adds them, and the few float operations keep the lane rule's order (prompt_layout.h).
 // One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and STRATA_GROUPS (1 or 3).
 //
-// A group of 32 lanes computes 32 rows of x by 32 rows of the weight, a block of 128 G threads 64 G by 64; every thread
-// has 32 results. With three times 128 threads a scheduler has three groups of lanes, of which two add terms while one
+// A group of 32 lanes computes 32 rows of x by 32 rows of the weight, 4 G groups of a block 64 G by 64; every thread has 32
+// results. One more group brings operands. With G = 3 a scheduler has three groups, of which two add terms while one
 // waits for the matrix unit. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
 #pragma once
 
+#include "matrix.h"
 #include "prompt_loader.h"
 #include "prompt_sums.h"
 
@@ -23,10 +24,10 @@ STRATA_INLINE void load_lines(const uint8_t* from, float (&to)[8]) {
 }
 
 // d or m of this lane's four rows of x.
-template <int steps>
-STRATA_INLINE void load_rows_scales(const uint8_t* from, float (&to)[4]) {
+STRATA_INLINE void load_row_scales(const uint8_t* from, float (&to)[4]) {
+    const Words4 four = load16(from);
     STRATA_UNROLL
-    for (int i = 0; i < 4; ++i) to[i] = float_of_bits(load4(from + i * 8 * steps * 4));
+    for (int i = 0; i < 4; ++i) to[i] = float_of_bits(four.w[i]);
 }
 
 STRATA_INLINE int first_row() { return warp() / 2 * 32; }
@@ -36,48 +37,45 @@ STRATA_INLINE int first_line() { return warp() % 2 * 32; }
 template <int sub, bool minima, int groups>
 struct PromptPlaces {
     using Stage = PromptStage<sub, minima, groups>;
+    using R = typename Stage::Lines;
     PromptLoader<sub, minima, groups> loader;
     const uint8_t* stage = nullptr;
-    int slot = 0, at = 0;  // of the ring; of the stage
-    uint32_t x[2][4] = {}, w[2][4] = {};  // 32 codes of this group's rows of x and of the weight
-    int x_place = rows_place(first_row()), w_place = columns_place(first_line());
-    int d_place = (first_row() + lane() / 4) * Stage::steps * 4, line_place = (first_line() + lane() % 4 * 4) * 4;
-
-    STRATA_METHOD void next_stage() {
-        wait_for_copies<prompt_depth - 2>();
-        barrier();  // everyone's copies have landed, and nobody reads the slot that is filled next
-        loader.ask();
-        stage = loader.ring + slot * Stage::bytes;
-        slot = slot + 1 == prompt_depth ? 0 : slot + 1;
-    }
+    int at = 0;  // of the stage
+    // Of this group's codes, and its lanes' scales, in a stage.
+    int x_record = warp() / 4 * R::bytes, row = first_row() % record_rows;
+    int x_place = sub == 32 ? rows_place(row) : half_place(row);
+    int w_place = sub == 32 ? columns_place(first_line()) : half_place(first_line());
+    int d_place = x_record + R::scale + (row + lane() / 4 * 4) * 4;
+    int line_place = Stage::w + R::scale + (first_line() + lane() % 4 * 4) * 4;
 
     // Adds the terms of the next place, docs/numerics.md 1.3 and 1.4; `first`: the sums begin with them.
     template <bool first>
     STRATA_METHOD void add(float (&sums)[32]) {
-        if (at == 0) next_stage();
-        const bool second = sub == 16 && (at & 1) != 0;
-        if (!second) {
+        if (at == 0) stage = loader.next();
+        uint32_t x[2][4], w[2][4];  // codes of this group's rows of x and of the weight
+        if constexpr (sub == 32) {
             STRATA_UNROLL
             for (int i = 0; i < 2; ++i) {
-                load_rows(stage + Stage::x + i * 16 * 128, x_place, at * sub, x[i]);
+                load_rows(stage + x_record + i * 16 * 128, x_place, at * sub, x[i]);
                 load_columns(stage + Stage::w + i * 16 * 128, w_place, at * sub, w[i]);
             }
+        } else {
+            load_half(stage + x_record, x_place, at * sub, x[0]);
+            load_half(stage + Stage::w, w_place, at * sub, w[0]);
         }
         float d[4], m[4] = {}, scale[8], minimum[8] = {};
-        const uint8_t* const pair = stage + d_place + at * 4;
-        const uint8_t* const scales = stage + line_place + at * (tile_lines * 4);
-        load_rows_scales<Stage::steps>(pair + Stage::d, d);
-        load_lines(scales + Stage::scale, scale);
-        if (minima) load_rows_scales<Stage::steps>(pair + Stage::m, m);
-        if (minima) load_lines(scales + Stage::minimum, minimum);
+        const uint8_t* const scales = stage + at * R::line;
+        load_row_scales(scales + d_place, d);
+        load_lines(scales + line_place, scale);
+        if (minima) load_row_scales(scales + d_place + R::minimum - R::scale, m);
+        if (minima) load_lines(scales + line_place + R::minimum - R::scale, minimum);
         STRATA_UNROLL
         for (int i = 0; i < 2; ++i) {
             int32_t whole[4][4];
             STRATA_UNROLL
             for (int j = 0; j < 4; ++j) {
-                const uint32_t* const b = w[j / 2] + j % 2 * 2;
-                if constexpr (sub == 32) mma_s8(whole[j], x[i], b[0], b[1], 0);
-                else mma_s8_half(whole[j], second ? x[i][2] : x[i][0], second ? x[i][3] : x[i][1], second ? b[1] : b[0], 0);
+                if constexpr (sub == 32) mma_s8(whole[j], x[i], w[j / 2][j % 2 * 2], w[j / 2][j % 2 * 2 + 1], 0);
+                else mma_s8_half(whole[j], x[0][2 * i], x[0][2 * i + 1], w[0][j], 0);
             }
             STRATA_UNROLL
             for (int j = 0; j < 4; ++j)
@@ -89,25 +87,27 @@ struct PromptPlaces {
                     if (minima) sum = fma(m[row], minimum[line] * d[row], sum);
                 }
         }
-        at = at + 1 == Stage::steps ? 0 : at + 1;
+        at = at + 1 == R::steps ? 0 : at + 1;
     }
 
     // A unit none of whose rows this group has.
     STRATA_METHOD void pass() {
         STRATA_ROLL
-        for (int i = 0; i < loader.stages; ++i) next_stage();
+        for (int i = 0; i < loader.stages; ++i) loader.next();
     }
 };
 
-// y [results, count] of the unit's rows; `first` is the first row of the weight's tile.
-template <int most>
-STRATA_INLINE void store_results(const UnitRows<most>& rows, const float (&sums)[32], float factor, int64_t first,
-                                 int64_t count, float* y) {
+// y [results, count] of the tile's rows; `first` is the first row of the weight's tile.
+STRATA_INLINE void store_results(const PromptWork& work, const RowsTile& tile, const float (&sums)[32], float factor,
+                                 int64_t first, int64_t count, float* y) {
     const int row = first_row() + lane() / 4, column = first_line() + lane() % 4 * 2, left = static_cast<int>(count - first) - column;
+    int32_t result[4];
+    STRATA_UNROLL
+    for (int i = 0; i < 4; ++i) result[i] = row + 8 * i < tile.count ? work.result_of(tile, row + 8 * i) : -1;
     STRATA_UNROLL
     for (int i = 0; i < 4; ++i) {
-        if (row + 8 * i >= rows.tile.count) continue;
-        float* to = y + rows.result[row + 8 * i] * count + first + column;
+        if (result[i] < 0) continue;
+        float* to = y + result[i] * count + first + column;
         STRATA_UNROLL
         for (int j = 0; j < 4; ++j) {
             const float* const pair = sums + i / 2 * 16 + j * 4 + i % 2 * 2;
@@ -150,41 +150,37 @@ template <int sub, bool minima, int groups>
 STRATA_INLINE void run_prompt(const PromptWork& work, const PromptOperands& from, float* y, int64_t count,
                               int64_t scale_bits, unsigned char* shared) {
     using Stage = PromptStage<sub, minima, groups>;
-    float* const deep = reinterpret_cast<float*>(shared + prompt_depth * Stage::bytes);
-    auto* const rows = reinterpret_cast<UnitRows<Stage::rows>*>(deep + waiting_levels * 32 * Stage::threads);
-    WaitingSums<32> waiting = {deep + thread_x() * 4, Stage::threads, {}};
+    float* const deep = reinterpret_cast<float*>(shared + Stage::arrivals + Stage::depth * Stage::bytes);
+    WaitingSums<32> waiting = {deep + thread_x() * 4, 32 * Stage::warps, {}};
     const int stride = grid_x();
-    int unit = work.find(block_x(), stride);
-    PromptPlaces<sub, minima, groups> places = {{work, from, rows, shared, stride, static_cast<int>(stages_of(from.cols)), unit}};
+    PromptPlaces<sub, minima, groups> places = {{work, from, shared, stride, static_cast<int>(stages_of(from.cols))}};
     places.loader.begin();
-    barrier();
-    for (int i = 0; i + 1 < prompt_depth; ++i) {
-        places.loader.ask();
-        barrier();
+    if (warp() == Stage::warps) {
+        places.loader.feed();
+        return;
     }
-    for (int number = 0; unit < work.units; unit = work.find(unit + stride, stride), ++number) {
-        const UnitRows<Stage::rows>& here = rows[number % units_under_way];
-        if (here.tile.count <= first_row()) {
+    for (int unit = work.find(block_x(), stride); unit < work.units; unit = work.find(unit + stride, stride)) {
+        const RowsTile tile = work.tile_of(unit);
+        if (tile.count <= first_row()) {
             places.pass();
             continue;
         }
         TreeSums<32> sums;
         add_unit(places, static_cast<int>(from.cols / sub), sums, waiting);
-        const int64_t bits = work.tiles ? work.table[here.tile.expert].scale_bits[work.kind] : scale_bits;
-        store_results(here, sums.odd, float_of_bits(static_cast<uint32_t>(bits)), work.line_of(unit) * tile_lines, count, y);
+        const int64_t bits = work.tiles ? work.table[tile.expert].scale_bits[work.kind] : scale_bits;
+        const float factor = float_of_bits(static_cast<uint32_t>(bits));
+        store_results(work, tile, sums.odd, factor, work.line_of(unit) * record_rows, count, y);
     }
 }
 
-STRATA_KERNEL_OF(128 * STRATA_GROUPS, prompt_products,
-                 (const uint8_t* x, const float* d, const float* m, const uint8_t* w,
-                  const float* scale, const float* minimum, const RowsTile* tiles, const int32_t* tile_starts,
-                  const int32_t* pairs, const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t rows,
-                  int64_t top_k, int64_t kind, int64_t format, float* y, int64_t count, int64_t cols, int64_t padded,
-                  int64_t scale_bits)) {
+STRATA_KERNEL_BESIDE(128 * STRATA_GROUPS + 32, STRATA_GROUPS == 1 ? 3 : 1, prompt_products,
+                 (const uint8_t* x, const uint8_t* w, const RowsTile* tiles, const int32_t* tile_starts, const int32_t* pairs,
+                  const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t rows, int64_t kind, int64_t format,
+                  float* y, int64_t count, int64_t cols, int64_t padded, int64_t scale_bits)) {
     DYNAMIC_SHARED(unsigned char, shared);
     const PromptWork work = prompt_work(tiles, tile_starts, pairs, table, first_expert, experts,
-                                        (count + tile_lines - 1) / tile_lines, rows, top_k, kind, format, 64 * STRATA_GROUPS);
-    const PromptOperands from = {x, d, m, w, scale, minimum, cols, padded, first_expert};
+                                        (count + record_rows - 1) / record_rows, rows, kind, format, 64 * STRATA_GROUPS);
+    const PromptOperands from = {x, w, cols, padded, first_expert};
     run_prompt<STRATA_SUB, STRATA_MINIMA != 0, STRATA_GROUPS>(work, from, y, count, scale_bits, shared);
 }
 

@@ -1,11 +1,11 @@
-// Which tiles of a product of many rows a block does, and which rows of x they read. A unit is a tile of rows of x
-// with one of the tiles of rows of the weight; the blocks of a launch take units in turn, and the stages of a unit's
-// operands arrive while earlier stages, of the unit before perhaps, are computed.
+// Which tiles of a product of many rows a block does. A unit is a tile of rows of x with one of the tiles of rows of the
+// weight; the blocks of a launch take units in turn, and the stages of a unit's operands arrive while earlier stages, of
+// the unit before perhaps, are computed.
 #pragma once
 
+#include "bytes.h"
 #include "expert_table.h"
 #include "prompt_layout.h"
-#include "staging.h"
 
 namespace strata::STRATA_ISA {
 
@@ -15,17 +15,17 @@ struct PromptWork {
     const RowsTile* tiles;
     const int32_t* pairs;
     const ExpertEntry* table;
-    int32_t begin, units;   // the first of the experts' tiles; tiles of rows of x times those of the weight
-    int32_t across;         // tiles of rows of the weight
-    int32_t rows, top_k;    // rows of x; pairs that share one (0: a pair is a row)
-    int32_t kind, format;   // of the experts' matrices; a negative format: all have the same
-    int32_t most;           // rows of a tile
+    int32_t begin, units;  // the first of the experts' tiles; tiles of rows of x times those of the weight
+    int32_t across;        // tiles of rows of the weight
+    int32_t rows;          // of x
+    int32_t kind, format;  // of the experts' matrices; a negative format: all have the same
+    int32_t most;          // rows of a tile
 
     STRATA_METHOD RowsTile tile_of(int unit) const {
         const int index = static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(across));
         if (tiles) return tiles[begin + index];
         const int32_t first = index * most, left = rows - first;
-        return {0, first, left < most ? left : most, 0};
+        return {0, first, left < most ? left : most, first / record_rows};
     }
 
     // Tile of the weight's rows.
@@ -41,34 +41,20 @@ struct PromptWork {
         return unit;
     }
 
-    // Row of the result; that of x is row_of_x of it.
+    // Row of the result of row i of a tile.
     STRATA_METHOD int32_t result_of(const RowsTile& tile, int i) const {
-        const int at = tile.first + (i < tile.count ? i : tile.count - 1);
-        return tiles ? pairs[at] : at;
-    }
-
-    STRATA_METHOD int32_t row_of_x(int32_t result) const {
-        return top_k ? static_cast<int32_t>(static_cast<uint32_t>(result) / static_cast<uint32_t>(top_k)) : result;
+        return tiles ? pairs[tile.first + i] : tile.first + i;
     }
 };
-
-// What a block knows of a unit: kept for the units that are under way, from the first byte asked for to the results.
-template <int most>
-struct UnitRows {
-    RowsTile tile;
-    int32_t result[most], source[most];
-};
-
-constexpr int units_under_way = 4;
 
 STRATA_INLINE PromptWork prompt_work(const RowsTile* tiles, const int32_t* tile_starts, const int32_t* pairs,
                                      const ExpertEntry* table, int64_t first_expert, int64_t experts, int64_t across,
-                                     int64_t rows, int64_t top_k, int64_t kind, int64_t format, int32_t most) {
+                                     int64_t rows, int64_t kind, int64_t format, int32_t most) {
     const int32_t begin = tiles ? tile_starts[first_expert] : 0;
     const int32_t count = tiles ? tile_starts[first_expert + experts] - begin : static_cast<int32_t>((rows + most - 1) / most);
     const int32_t wide = static_cast<int32_t>(across);
-    return {tiles, pairs, table, begin, count * wide, wide, static_cast<int32_t>(rows), static_cast<int32_t>(top_k),
-            static_cast<int32_t>(kind), static_cast<int32_t>(format), most};
+    return {tiles, pairs, table, begin, count * wide, wide, static_cast<int32_t>(rows), static_cast<int32_t>(kind),
+            static_cast<int32_t>(format), most};
 }
 
 }  // namespace strata::STRATA_ISA

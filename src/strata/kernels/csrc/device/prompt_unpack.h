@@ -1,8 +1,9 @@
-// Weights of one format (STRATA_FORMAT) unpacked into panels for products of many rows: codes with their offsets taken
-// off, as signed bytes, and the scales of their sub-blocks (prompt_layout.h).
+// Weights of one format (STRATA_FORMAT) unpacked into panels for products of many rows, records of codes with their offsets
+// taken off, as signed bytes, and of the scales of their sub-blocks (prompt_layout.h).
 #pragma once
 
 #include "expert_table.h"
+#include "matrix.h"
 #include "products_plain.h"
 #include "products_step.h"
 #include "prompt_layout.h"
@@ -12,11 +13,9 @@ namespace strata::STRATA_ISA {
 
 constexpr int unpack_threads = 256, unpack_rows = 32;
 
-// A panel and its scales; `place_of` is the second half of the order table.
+// A matrix as records; `place_of` is the table of places.
 struct Panel {
-    uint8_t* codes;
-    float* scale;
-    float* minimum;
+    uint8_t* records;
     const int64_t* place_of;
     int64_t cols;
 };
@@ -36,10 +35,16 @@ STRATA_INLINE void put_words(uint8_t* at, const uint32_t (&w)[4]) {
     *reinterpret_cast<Words4*>(at) = {{w[0], w[1], w[2], w[3]}};
 }
 
+// Where a row has the 16 codes from `half` on of the sub-block at place `place`; `tile` is that of the row's records.
+template <class R, int sub>
+STRATA_INLINE uint8_t* codes_place(uint8_t* tile, int row, int32_t place, int half) {
+    return tile + place / R::steps * R::bytes + swizzled(row, place % R::steps * sub + half);
+}
+
 // The lanes write their sub-blocks of a row, lane l that at place `place` (below 0: none). Two neighbours write the halves of
 // one sub-block of 32 and then of the other, so that 32 bytes of memory are filled at once.
-template <int sub>
-STRATA_INLINE void put_codes(uint8_t* row, int32_t place, const Codes<sub>& c) {
+template <class R, int sub>
+STRATA_INLINE void put_codes(uint8_t* tile, int row, int32_t place, const Codes<sub>& c) {
     uint32_t low[4], high[4];
     STRATA_UNROLL
     for (int j = 0; j < 4; ++j) {
@@ -47,7 +52,7 @@ STRATA_INLINE void put_codes(uint8_t* row, int32_t place, const Codes<sub>& c) {
         high[j] = sub == 32 ? less(c.w[sub == 32 ? 4 + j : j], c.bias) : 0;
     }
     if constexpr (sub == 16) {
-        if (place >= 0) put_words(row + place * 16, low);
+        if (place >= 0) put_words(codes_place<R, sub>(tile, row, place, 0), low);
     } else {
         const bool second = (lane() & 1) != 0;
         const int32_t other = shuffle_xor(place, 1);
@@ -61,8 +66,8 @@ STRATA_INLINE void put_codes(uint8_t* row, int32_t place, const Codes<sub>& c) {
             low[j] = second ? came[j] : own;   // of the even lane's sub-block
             high[j] = second ? own : came[j];  // of the odd lane's
         }
-        if (even >= 0) put_words(row + even * 32 + (second ? 16 : 0), low);
-        if (odd >= 0) put_words(row + odd * 32 + (second ? 16 : 0), high);
+        if (even >= 0) put_words(codes_place<R, sub>(tile, row, even, second ? 16 : 0), low);
+        if (odd >= 0) put_words(codes_place<R, sub>(tile, row, odd, second ? 16 : 0), high);
     }
 }
 
@@ -75,7 +80,10 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
     float* scales = reinterpret_cast<float*>(shared + 4 * Unpack<F>::table_words);  // [1 or 2][32 sub-blocks][33 rows]
     float* minima = scales + 32 * 33;
     uint8_t* ring = reinterpret_cast<uint8_t*>(scales + (F::minima ? 2 : 1) * 32 * 33) + warp() * 4 * S::piece;
-    const int64_t subs = to.cols / F::sub, places = stages_of(to.cols) * (stage_codes / F::sub);
+    using R = PromptRecord<F::sub, F::minima>;
+    const int64_t subs = to.cols / F::sub;
+    uint8_t* const tile = to.records + first / record_rows * stages_of(to.cols) * R::bytes;
+    const int first_here = static_cast<int>(first % record_rows);
     STRATA_ROLL
     for (int64_t step = 0; step * 32 < subs; ++step) {
         const int64_t index = step * 32 + lane(), left = Step<F>::row_bytes(to.cols) - step * Step<F>::bytes;
@@ -94,13 +102,12 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
         STRATA_UNROLL
         for (int r = 0; r < 4; ++r) {
             Codes<F::sub> c = {};
-            const int64_t row = first + warp() * 4 + r;
             const uint32_t from = static_cast<uint32_t>((reinterpret_cast<uintptr_t>(line[r].data) + step * Step<F>::bytes) & 15);
             const typename Layout<F>::Block block = {reinterpret_cast<const uint32_t*>(ring + r * S::piece),
                                                      from + lane() / Layout<F>::subs * F::bytes};
             if (place >= 0)
                 c = codes_of<F>(block, lane() % Layout<F>::subs, line[r], static_cast<int>(index), static_cast<int>(subs), table);
-            put_codes<F::sub>(to.codes + row * stages_of(to.cols) * stage_codes, place, c);
+            put_codes<R, F::sub>(tile, first_here + warp() * 4 + r, place, c);
             scales[lane() * 33 + warp() * 4 + r] = c.scale;
             if (F::minima) minima[lane() * 33 + warp() * 4 + r] = c.minimum;
         }
@@ -108,10 +115,11 @@ STRATA_INLINE void unpack_group(const uint8_t* data, const uint8_t* plane, int64
         for (int i = thread_x(); i < 32 * 32; i += unpack_threads) {
             const int sub = i / 32, row = i % 32;
             if (step * 32 + sub >= subs) continue;
-            const int place = scale_place(static_cast<int>(first % tile_lines) + row);
-            const int64_t at = (first / tile_lines * places + to.place_of[step * 32 + sub]) * tile_lines + place;
-            to.scale[at] = scales[sub * 33 + row];
-            if (F::minima) to.minimum[at] = minima[sub * 33 + row];
+            const int32_t place = static_cast<int32_t>(to.place_of[step * 32 + sub]);
+            uint8_t* const record = tile + place / R::steps * R::bytes;
+            uint8_t* const at = record + place % R::steps * R::line + scale_place(first_here + row) * 4;
+            *reinterpret_cast<float*>(at + R::scale) = scales[sub * 33 + row];
+            if (F::minima) *reinterpret_cast<float*>(at + R::minimum) = minima[sub * 33 + row];
         }
         barrier();
     }
@@ -129,27 +137,25 @@ STRATA_INLINE void unpack_rows_of(const uint8_t* data, const uint8_t* plane, int
 
 // A matrix [rows, cols] -> a panel. Grid: x groups of 32 rows (they loop).
 STRATA_KERNEL_OF(unpack_threads, unpack_matrix,
-                 (const uint8_t* data, const uint8_t* plane, uint8_t* codes, float* scale, float* minimum,
-                  const int64_t* place_of, int64_t rows, int64_t cols)) {
+                 (const uint8_t* data, const uint8_t* plane, uint8_t* records, const int64_t* place_of, int64_t rows,
+                  int64_t cols)) {
     DYNAMIC_SHARED(unsigned char, shared);
-    const Panel to = {codes, scale, minimum, place_of, cols};
-    if constexpr (!is_plain<STRATA_FORMAT>) unpack_rows_of<STRATA_FORMAT>(data, plane, rows, to, shared);
+    if constexpr (!is_plain<STRATA_FORMAT>) unpack_rows_of<STRATA_FORMAT>(data, plane, rows, {records, place_of, cols}, shared);
 }
 
 // Matrix `kind` of experts first + block_y() that have this format and rows in this call -> panels of `padded` rows.
 STRATA_KERNEL_OF(unpack_threads, unpack_experts,
                  (const ExpertEntry* table, const int32_t* tile_starts, int64_t first, int64_t kind, int64_t format,
-                  uint8_t* codes, float* scale, float* minimum, const int64_t* place_of, int64_t rows, int64_t cols,
-                  int64_t padded)) {
+                  uint8_t* records, const int64_t* place_of, int64_t rows, int64_t cols, int64_t padded)) {
     DYNAMIC_SHARED(unsigned char, shared);
-    const int64_t expert = first + block_y(), panel = block_y() * padded;
+    const int64_t expert = first + block_y();
     const ExpertEntry& e = table[expert];
     if (format_of(e, static_cast<int>(kind)) != format || tile_starts[expert] == tile_starts[expert + 1]) return;
     if constexpr (!is_plain<STRATA_FORMAT>) {
-        const int64_t width = stages_of(cols) * stage_codes, scales = panel * (width / STRATA_FORMAT::sub);
-        const Panel to = {codes + panel * width, scale + scales, minimum + scales, place_of, cols};
+        using R = PromptRecord<STRATA_FORMAT::sub, STRATA_FORMAT::minima>;
+        uint8_t* const panel = records + block_y() * (padded / record_rows) * stages_of(cols) * R::bytes;
         unpack_rows_of<STRATA_FORMAT>(reinterpret_cast<const uint8_t*>(e.data[kind]),
-                                      reinterpret_cast<const uint8_t*>(e.scales[kind]), rows, to, shared);
+                                      reinterpret_cast<const uint8_t*>(e.scales[kind]), rows, {panel, place_of, cols}, shared);
     }
 }
 
