@@ -1,7 +1,7 @@
 """How an answer of a grammar can be brought to its end from any state, in few tokens: JSON above all."""
 
 from collections import Counter, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,13 +79,16 @@ class _Known:
 class ShortestEnd:
     """Finds short ways to an end of one grammar's answers. The same state always gives the same way."""
 
-    def __init__(self, closers: Closers, names: Sequence[Sequence[int]], closing: Sequence[int]) -> None:
+    def __init__(
+        self, closers: Closers, names: Sequence[str], closing: str, encode: Callable[[str], list[int]]
+    ) -> None:
         """`names`: of members that objects must have, and other likely strings, up to their closing quote; `closing`:
         what ends reasoning.
         """
         self._closers = closers
-        self._names = sorted(names, key=len)
-        self._closing = closing
+        self._names = sorted(map(encode, names), key=len)
+        self._closing = encode(closing)
+        self._encode = encode
 
     def path(self, matcher: LLMatcher, limit: int) -> tuple[int, ...] | None:
         """Tokens from the state of `matcher`, which stays there, to one in which the answer may end; None: no such way
@@ -97,11 +100,21 @@ class ShortestEnd:
             if walk.matcher.is_error():
                 return None
             if walk.matcher.is_accepting():
-                return tuple(walk.made)
+                return self._merged(matcher, walk.made)
             tokens = walk.matcher.compute_ff_tokens() or self._choice(walk, known)
             if not tokens or not walk.go(tokens):
                 return None
         return None
+
+    def _merged(self, matcher: LLMatcher, made: Sequence[int]) -> tuple[int, ...]:
+        """The same text in the fewer tokens that it is usually written in, where the grammar takes them."""
+        try:
+            usual = self._encode(b"".join(self._closers.pieces[token] for token in made).decode())
+        except UnicodeDecodeError:  # it begins within a character
+            return tuple(made)
+        ahead = matcher.deep_copy()
+        shorter = len(usual) < len(made) and matcher.validate_tokens(usual) == len(usual)
+        return tuple(usual if shorter and ahead.consume_tokens(usual) and ahead.is_accepting() else made)
 
     def _fits(self, walk: _Walk, tokens: Sequence[int]) -> bool:
         return bool(tokens) and walk.matcher.validate_tokens(list(tokens)) == len(tokens)

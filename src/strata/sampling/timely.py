@@ -43,8 +43,8 @@ def ends_of(constraint: Constraint, matcher: LLMatcher, closers: Closers, encode
     words = {name for part in parts for name in required_of(part)} | {
         text for part in parts for text in example_of(part)
     }
-    written = [encode(json.dumps(word, ensure_ascii=False)[1:]) for word in sorted(words)]
-    shortest = ShortestEnd(closers, written, encode(constraint.closing))
+    written = [json.dumps(word, ensure_ascii=False)[1:] for word in sorted(words)]
+    shortest = ShortestEnd(closers, written, constraint.closing, encode)
     characters = max((Smallest(schema).largest_choice() for schema in schemas), default=0)
     sample = "".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)[:SAMPLE]
     jump = SPARE + math.ceil(characters * len(encode(sample)) / max(1, len(sample)))
