@@ -17,6 +17,7 @@ import torch
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.device import Device, Kernel
 from strata.kernels.experts import gpu as experts_gpu
+from strata.kernels.experts import launch as expert_launch
 from strata.kernels.experts.table import ExpertTable, table_of
 from strata.kernels.linear import gpu as linear_gpu
 from strata.kernels.linear import launch
@@ -57,6 +58,7 @@ def compile_units(device: Device) -> None:
     if device.torch_device.type != "cuda":
         return
     kernels = [Kernel(launch.unit(FORMATS[name]), "linear_1") for name in FORMAT_CODES]
+    kernels += [Kernel(expert_launch.unit(FORMATS[name]), "one_matrix_1") for name in FORMAT_CODES]
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(device.function, kernels))  # type: ignore[attr-defined]
 
@@ -154,17 +156,15 @@ def parts(
     device: Device, x: torch.Tensor, ids: list[torch.Tensor], factors: torch.Tensor, table: ExpertTable
 ) -> dict[str, float]:
     """Microseconds of each launch of a call, by itself."""
-    gate, up, down = table.formats
-    groups = [experts_gpu.group(device, i, table) for i in ids]
-    inputs = launch.quantise(device, x, {*gate, *up})
-    middle = experts_gpu.middle_of(device, inputs, groups[0], table)
+    down = table.formats[2]
+    groups = [experts_gpu.group(device, x, i, table) for i in ids]
+    h = experts_gpu.middle_of(device, groups[0], table)
     results = device.empty(len(x), TOP_K, HIDDEN)
     y = device.empty(len(x), HIDDEN)
     cases: dict[str, Callable[[int], object]] = {
-        "quantise": lambda _: launch.quantise(device, x, {*gate, *up}),
-        "group": lambda i: experts_gpu.group(device, ids[i], table),
-        "gate_up": lambda i: experts_gpu.middle_of(device, inputs, groups[i], table),
-        "down": lambda i: experts_gpu.one_matrix(device, middle, groups[i], table, 2, down[0], results, 0),
+        "group": lambda i: experts_gpu.group(device, x, ids[i], table),
+        "gate_up": lambda i: experts_gpu.middle_of(device, groups[i], table),
+        "down": lambda i: experts_gpu.down_codes(device, h, groups[i], table, down[0], results),
         "combine": lambda _: experts_gpu.combine(device, results, factors, y),
     }
     return {

@@ -91,9 +91,9 @@ class GpuExperts:
             part = slice(first, first + MOST_ROWS)
             # All rows as they are: what was quantised beside them is found by their identity.
             some = x if len(x) <= MOST_ROWS else x[part]
-            ways, grouped = place(self.device, self.desk, layer, placement, some, ids[part])
+            ways, grouped = place(self.device, self.desk, layer, placement, some, ids[part], calls)
             results = self.device.empty(*ids[part].shape, x.shape[1])
-            pair_results(self.device, some, grouped, calls, results)
+            pair_results(self.device, grouped, calls, results)
             combine(self.device, self.desk, layer, results, weights[part], ways, y[part])
         return y
 

@@ -60,7 +60,7 @@ def pcie_line(device: Device, experts: GpuExperts, layer: int) -> Line | None:
             results = device.empty(1, count, known.hidden)
             device.synchronize()
             began = time.perf_counter()
-            pair_results(device, x, group(device, ids, calls), calls, results)
+            pair_results(device, group(device, x, ids, calls), calls, results)
             device.synchronize()
             times.append(time.perf_counter() - began)
         samples.append((count, min(times[1:])))

@@ -84,7 +84,7 @@ def test_experts_of_another_tier_leave_their_places() -> None:
         entries[expert, 9] |= 1 << TIER_SHIFT
     table = described(entries, bank)
     results = torch.full((5, 2, 256), 7.0)
-    gpu.pair_results(device, x, gpu.group(device, ids, table), table, results)
+    gpu.pair_results(device, gpu.group(device, x, ids, table), table, results)
     away = torch.isin(ids, torch.tensor(elsewhere, dtype=torch.int32))
     assert away.any() and not away.all()
     assert (results[away] == 7).all()

@@ -47,13 +47,13 @@ class Scene:
         self.answerer = Answerer(native("portable"), box, {1: bank}) if threads else None
 
     def place(self, x, ids):
-        return place(self.device, self.desk, 1, self.placement, x, ids)
+        return place(self.device, self.desk, 1, self.placement, x, ids, described(self.desk.call, self.bank))
 
     def run(self, x, ids, weights):
         ways, grouped = self.place(x, ids)
         call = described(self.desk.call, self.bank)
         results = torch.full((*ids.shape, HIDDEN), np.nan)
-        pair_results(self.device, x, grouped, call, results)
+        pair_results(self.device, grouped, call, results)
         y = torch.full_like(x, np.nan)
         combine(self.device, self.desk, 1, results, weights, ways, y)
         return y
@@ -106,7 +106,7 @@ def test_place_decides_as_its_specification(scene, bank, rows, order):
         expected = naive.place(ids.numpy(), s.tiers, SHARE)
         ways, grouped = s.place(x, ids)
         assert np.array_equal(ways.numpy(), expected.ways)
-        assert torch.equal(used_jobs(grouped), used_jobs(group(s.device, ids, described(s.desk.call, bank))))
+        assert torch.equal(used_jobs(grouped), used_jobs(group(s.device, x, ids, described(s.desk.call, bank))))
         ledger = s.desk.ledger[1].tolist()
         assert ledger[0:3] == expected.entries() and ledger[3:6] == ledger[6:9] == expected.experts()
         assert s.desk.uses[1].tolist() == np.bincount(ids.numpy().reshape(-1), minlength=EXPERTS).tolist()
@@ -134,7 +134,9 @@ def test_more_experts_than_threads(bank):
     desk = Desk.of(torch.device("cpu"), box, 1, experts, COLUMNS, 0)
     ids = np.stack([rng.permutation(experts)[:16] for _ in range(32)]).astype(np.int32)
     placement = Placement(entries, torch.from_numpy(share))
-    ways, _ = place(HostDevice(7), desk, 0, placement, torch.zeros(32, 32), torch.from_numpy(ids))
+    ways, _ = place(
+        HostDevice(7), desk, 0, placement, torch.zeros(32, 32), torch.from_numpy(ids), described(desk.call, bank)
+    )
     assert np.array_equal(ways.numpy(), naive.place(ids, tiers, share).ways)
 
 

@@ -1,7 +1,8 @@
-"""experts on a device (csrc/device/products.h, experts.h).
+"""experts on a device (csrc/device/expert_products.h, experts.h).
 
-Up to four launches for up to 32 rows: quantise x, group the pairs (row, rank) by expert, gate and up with silu and the
-quantisation of the middle, down, and the weighted sum. More rows are done 32 at a time.
+Four launches for up to 32 rows where gates and ups have one format: the pairs (row, rank) are grouped by expert while
+x is quantised, gate and up with silu, down, which quantises what it reads, and the weighted sum. More rows are done 32
+at a time.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import torch
 
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats, integers
+from strata.kernels.experts import launch as expert_launch
 from strata.kernels.experts.table import ExpertTable
 from strata.kernels.linear import launch
 from strata.kernels.native import FORMAT_CODES
@@ -29,6 +31,8 @@ class Grouped:
     jobs: torch.Tensor
     rows: int
     top_k: int
+    inputs: launch.Inputs
+    """The rows, quantised by who grouped them."""
 
     @property
     def pairs(self) -> int:
@@ -54,57 +58,73 @@ def experts(
         part = slice(start, min(start + WINDOW, rows))
         results = device.empty(part.stop - start, top_k, table.hidden)
         some = x if rows <= WINDOW else x[part]  # as it is: what was quantised beside it is found by its identity
-        pair_results(device, some, group(device, ids[part], table), table, results)
+        pair_results(device, group(device, some, ids[part], table), table, results)
         combine(device, results, weights[part], y[part])
     return y
 
 
-def ungrouped(device: Device, rows: int, top_k: int) -> Grouped:
-    """Room for the jobs of so many pairs."""
-    return Grouped(device.empty(4 + JOB_WORDS * rows * top_k, dtype=torch.int32), rows, top_k)
+def ungrouped(device: Device, x: torch.Tensor, top_k: int, table: ExpertTable) -> tuple[Grouped, int]:
+    """Room for the jobs of x [rows, hidden] and for its quantised form, and how many blocks make the latter."""
+    rows, (gate, up, _) = len(x), table.formats
+    inputs, there = launch.room(device, x, {*gate, *up})
+    jobs = device.empty(4 + JOB_WORDS * rows * top_k, dtype=torch.int32)
+    return Grouped(jobs, rows, top_k, inputs), 0 if there else blocks_for(x.numel() // 4)[0]
 
 
-def group(device: Device, ids: torch.Tensor, table: ExpertTable) -> Grouped:
+def group(device: Device, x: torch.Tensor, ids: torch.Tensor, table: ExpertTable) -> Grouped:
     """The pairs of ids int32 [rows, top_k], rows at most WINDOW, by the experts that this device computes."""
-    grouped = ungrouped(device, *ids.shape)
+    grouped, more = ungrouped(device, x, ids.shape[1], table)
     kernel = Kernel("experts", "group_pairs", early=True)
     known = (ids.data_ptr(), grouped.pairs, table.entries.data_ptr(), grouped.jobs.data_ptr())
-    device.launch(kernel, (1, 1, 1), THREADS, 8 * grouped.pairs, *known)
+    places = (x.data_ptr(), *map(launch.address_of, (grouped.inputs.by32, grouped.inputs.by16)))
+    device.launch(kernel, (1 + more, 1, 1), THREADS, 8 * grouped.pairs, *known, *places, *x.shape)
     return grouped
 
 
-def pair_results(device: Device, x: torch.Tensor, grouped: Grouped, table: ExpertTable, results: torch.Tensor) -> None:
+def pair_results(device: Device, grouped: Grouped, table: ExpertTable, results: torch.Tensor) -> None:
     """What each chosen expert of this device gives goes to results float32 [rows, top_k, hidden]; the rest stays."""
-    gate, up, down = table.formats
     floats(device, "experts: results", results, (grouped.rows, grouped.top_k, table.hidden))
-    inputs = launch.quantise(device, x, {*gate, *up})
-    middle = middle_of(device, inputs, grouped, table)
-    for fmt in down:
-        one_matrix(device, middle, grouped, table, 2, fmt, results, 0)
+    h = middle_of(device, grouped, table)
+    for fmt in table.formats[2]:
+        if fmt.kind == "codes":
+            down_codes(device, h, grouped, table, fmt, results)
+        else:
+            one_matrix(device, launch.Inputs(h, None, None), grouped, table, 2, fmt, results, 0)
 
 
-def middle_of(device: Device, inputs: launch.Inputs, grouped: Grouped, table: ExpertTable) -> launch.Inputs:
-    """silu(gate x) * up x of every pair, as the down products read it."""
-    gate, up, down = table.formats
-    pairs, width = grouped.pairs, table.width
+def middle_of(device: Device, grouped: Grouped, table: ExpertTable) -> torch.Tensor:
+    """silu(gate x) * up x of every pair, float32 [pairs, width]."""
+    gate, up, _ = table.formats
+    inputs, pairs, width = grouped.inputs, grouped.pairs, table.width
     h = device.empty(pairs, width)
     fmt = table.fused
     if fmt is not None and fmt.kind == "codes":
-        kernel = Kernel(launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
-        shape = launch.shape(device, fmt, table.hidden, width, pairs, streams=2)
+        kernel = Kernel(expert_launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
+        kept = expert_launch.row_bytes(fmt, table.hidden) if grouped.size == 1 else 0
+        shape = expert_launch.shape(device, fmt, expert_launch.PARTS, width, pairs, streams=2, kept=kept)
         known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), grouped.top_k, table.hidden)
-        out = (shape.lines, h.data_ptr(), width)
+        out = (shape.lines, shape.met, h.data_ptr(), width)
         device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
-        return launch.quantise(device, h, set(down))
+        return h
     both = device.empty(2, pairs, width)
     for kind, formats in enumerate((gate, up)):
         for one in formats:
             one_matrix(device, inputs, grouped, table, kind, one, both[kind], grouped.top_k)
-    layouts = [launch.records(device, pairs, width, sub, set(down)) for sub in (32, 16)]
-    places = (h.data_ptr(), *map(launch.address_of, layouts))
-    grid, sides = blocks_for(-(-pairs * width // 32) * 8), (both[0].data_ptr(), both[1].data_ptr())
-    device.launch(Kernel("inputs", "gate_rows", early=True), grid, THREADS, 0, *sides, *places, pairs, width)
-    return launch.Inputs(h, *layouts)
+    places = (both[0].data_ptr(), both[1].data_ptr(), h.data_ptr())
+    grid = blocks_for(pairs * width)
+    device.launch(Kernel("inputs", "gate_rows", early=True), grid, THREADS, 0, *places, pairs * width)
+    return h
+
+
+def down_codes(
+    device: Device, h: torch.Tensor, grouped: Grouped, table: ExpertTable, fmt: QuantFormat, y: torch.Tensor
+) -> None:
+    """y [pairs, hidden] of the down matrices of the experts that have them in this format, from h [pairs, width]."""
+    shape = expert_launch.down_shape(device, fmt, table.width, table.hidden, grouped.pairs, grouped.size)
+    kernel = Kernel(expert_launch.unit(fmt), f"down_{grouped.size}", early=True)
+    known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), h.data_ptr(), table.width)
+    out = (shape.lines, shape.met, y.data_ptr(), table.hidden, FORMAT_CODES[fmt.name])
+    device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 
 
 def one_matrix(
@@ -123,11 +143,10 @@ def one_matrix(
     """
     rows = table.hidden if kind == 2 else table.width
     cols = table.width if kind == 2 else table.hidden
-    shape = launch.shape(device, fmt, cols, rows, grouped.pairs)
-    name = "packed" if launch.is_packed(fmt, cols) else "one_matrix"
-    kernel = Kernel(launch.unit(fmt), f"{name}_{grouped.size}", early=True)
+    shape = expert_launch.one_shape(device, fmt, cols, rows, grouped.pairs)
+    kernel = Kernel(expert_launch.unit(fmt), f"one_matrix_{grouped.size}", early=True)
     known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), top_k, cols)
-    out = (shape.lines, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
+    out = (shape.lines, shape.met, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
     device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 
 

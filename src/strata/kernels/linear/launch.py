@@ -24,9 +24,6 @@ MOST_GROUPS = 16
 LINES = 2
 """Rows of a unit of weights, which a group of lanes does from beginning to end, where nothing else is said."""
 
-PACKED_LINES = 8
-"""The same in the packed form (csrc/device/products_packed.h)."""
-
 TASK_SUBS = {"Q6_K": 4}
 """Sub-blocks that a lane unpacks at once; so many rows are a unit then (csrc/device/products_blocks.h)."""
 
@@ -89,26 +86,27 @@ def shape(
     """
     if fmt.kind == "float":
         return float_shape(device, fmt, cols, rows, matrices, size)
-    packed = size == 0 and streams == 1 and is_packed(fmt, cols)
-    subs = 1 if packed else TASK_SUBS.get(fmt.name, 1)
+    subs = TASK_SUBS.get(fmt.name, 1)
     if matrices * (rows // subs) < MOST_GROUPS * device.processors:  # smaller units keep more groups at work
         subs = 1
-    lines = PACKED_LINES if packed else subs if subs > 1 else LINES
-    group = ring_bytes(fmt, streams, subs) + (terms_bytes() if packed else 0)
+    lines = subs if subs > 1 else LINES
+    group = ring_bytes(fmt, streams, subs)
     units = matrices * -(-rows // lines)
     groups = max(4, spread(units, device.processors, MOST_GROUPS))
     shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * group
     return Shape(max(1, min(units, device.processors)), groups * LANES, max(ALONE_BYTES, shared), lines)
 
 
-def float_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, size: int) -> Shape:
-    """`shape` for plain floats."""
+def float_shape(
+    device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, size: int, kept: int = 0
+) -> Shape:
+    """`shape` for plain floats; `kept`: bytes of shared memory that a block needs beside."""
     row = fmt.row_bytes(cols)
     wanted = 8 * device.processors  # units, so that every processor has some groups at work
     fitting = (n for n in (16, 8, 4) if n * row <= FLOAT_TILE_BYTES and matrices * -(-rows // n) >= wanted)
     lines = next(fitting, 1)
     group = 32 + 2 * ((min(lines * row, FLOAT_TILE_BYTES) + 30) // 16 * 16)
-    inputs = 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
+    inputs = kept + 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
     units = matrices * -(-rows // lines)
     groups = spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
     shared = max(ALONE_BYTES, groups * group + inputs)
@@ -120,16 +118,6 @@ def spread(units: int, processors: int, most: int) -> int:
     each = -(-units // processors)
     rounds = max(1, -(-each // most))
     return max(1, -(-each // rounds))
-
-
-def terms_bytes() -> int:
-    """Bytes of a group's terms in the packed form, of two rows of x."""
-    return 2 * PACKED_LINES * (LANES + LANES // PACKED_LINES) * 4
-
-
-def is_packed(fmt: QuantFormat, cols: int) -> bool:
-    """Whether rows of experts are so short that several are packed into the lanes of a step."""
-    return fmt.kind == "codes" and cols // fmt.sub < LANES
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,17 +167,29 @@ def address_of(x: torch.Tensor | None) -> int:
     return 0 if x is None else x.data_ptr()
 
 
-def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Inputs:
-    """x [rows, cols] for products with weights of these formats; ValueError when codes meet no whole blocks of x."""
+def room(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> tuple[Inputs, bool]:
+    """Where x [rows, cols] is quantised for weights of these formats, and whether it is there already, or not needed.
+
+    ValueError when codes meet no whole blocks of x.
+    """
     rows, cols = x.shape
     known = device.prepared.find(x)
     if known is not None:
-        return Inputs(x, known.by32, known.by16)
+        return Inputs(x, known.by32, known.by16), True
     inputs = Inputs(x, records(device, rows, cols, 32, formats), records(device, rows, cols, 16, formats))
     if inputs.by32 is None and inputs.by16 is None:
-        return inputs
+        return inputs, True
     if cols % BLOCK:
         raise ValueError(f"rows of {cols} values cannot be quantised: not a multiple of {BLOCK}")
+    return inputs, False
+
+
+def quantise(device: Device, x: torch.Tensor, formats: set[QuantFormat]) -> Inputs:
+    """x [rows, cols] for products with weights of these formats; ValueError when codes meet no whole blocks of x."""
+    rows, cols = x.shape
+    inputs, there = room(device, x, formats)
+    if there:
+        return inputs
     grid = blocks_for(rows * cols // 4)
     kernel = Kernel("inputs", "quantise_rows", early=True)
     device.launch(kernel, grid, THREADS, 0, x.data_ptr(), address_of(inputs.by32), address_of(inputs.by16), rows, cols)

@@ -6,6 +6,8 @@ import torch
 
 from strata.kernels.device import THREADS, Device, Kernel
 from strata.kernels.experts.gpu import Grouped, ungrouped
+from strata.kernels.experts.table import ExpertTable
+from strata.kernels.linear.launch import address_of
 from strata.kernels.rendezvous.mailbox import Mailbox
 
 PLACE = Kernel("rendezvous", "rendezvous_place", early=True)
@@ -57,22 +59,28 @@ class Placement:
 
 
 def place(
-    device: Device, desk: Desk, layer: int, placement: Placement, x: torch.Tensor, ids: torch.Tensor
+    device: Device,
+    desk: Desk,
+    layer: int,
+    placement: Placement,
+    x: torch.Tensor,
+    ids: torch.Tensor,
+    table: ExpertTable,
 ) -> tuple[torch.Tensor, Grouped]:
     """Sort the call's experts, fill `desk.call`, ask the CPU for its part.
 
     -> ways int32 [T, k] (naive.Way), and the pairs by expert that this device computes.
 
     x float32 [T, hidden] and ids int32 [T, k] are on the device, T and T * k within the mailbox's sizes, every id below
-    the number of experts.
+    the number of experts. `table`: `desk.call` with the sizes and formats of the layer's experts.
     """
     rows, top_k = ids.shape
     experts = len(placement.entries)
-    ways, grouped = device.empty(rows, top_k, dtype=torch.int32), ungrouped(device, rows, top_k)
+    ways, (grouped, more) = device.empty(rows, top_k, dtype=torch.int32), ungrouped(device, x, top_k, table)
     box = desk.mailbox
     device.launch(
         PLACE,
-        (1, 1, 1),
+        (1 + more, 1, 1),
         THREADS,
         8 * (experts + grouped.pairs),
         ids.data_ptr(),
@@ -93,6 +101,7 @@ def place(
         experts,
         x.shape[1],
         layer,
+        *map(address_of, (grouped.inputs.by32, grouped.inputs.by16)),
     )
     return ways, grouped
 

@@ -27,6 +27,10 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
     return out;
 }
+// Byte i of a, and above it byte i of b, whose bytes are below 128: a selector of 12 repeats the sign of one of those, 0.
+STRATA_INLINE uint32_t byte_pair(uint32_t a, uint32_t b, int i) {
+    return pick_bytes(a, b, static_cast<uint32_t>(0xcc40 | i << 4 | i));
+}
 // v, which the compiler then computes at this place, and not again at each use in another way.
 template <class T>
 STRATA_INLINE T settled(T v) {
@@ -54,10 +58,14 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     for (int i = 0; i < 4; ++i) out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
     return out;
 }
+STRATA_INLINE uint32_t byte_pair(uint32_t a, uint32_t b, int i) { return (a >> 8 * i & 255) | (b >> 8 * i & 255) << 8; }
 STRATA_INLINE uint32_t shift_pair(uint32_t low, uint32_t high, uint32_t bits) {
     return static_cast<uint32_t>((static_cast<uint64_t>(high) << 32 | low) >> bits);
 }
 #endif
+
+// An integer below 2^23, without the slow instruction for any integer.
+STRATA_INLINE float float_of_small(uint32_t v) { return float_of_bits(0x4b000000u | v) - 8388608.0f; }
 
 // Four sums of bytes, none carrying into the next.
 STRATA_INLINE uint32_t add_bytes(uint32_t a, uint32_t b) {

@@ -2,19 +2,21 @@
 #pragma once
 
 #include "grouping.h"
+#include "quantised_rows.h"
 
 namespace strata::STRATA_ISA {
 
-// ids [pairs], the expert of each pair. Experts of another tier get no job. One block; dynamic shared memory: 2 * pairs
-// int32.
-STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry* table, Jobs* jobs)) {
-    start_next();
-    after_previous();
+// ids [pairs], the expert of each pair. Experts of another tier get no job. One block does that; dynamic shared memory:
+// 2 * pairs int32. More blocks quantise x [rows, cols] beside it, four values a thread, into the layouts that are wanted.
+STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry* table, Jobs* jobs, const float* x,
+                            uint8_t* by32, uint8_t* by16, int64_t rows, int64_t cols)) {
+    in_turn();
+    if (block_x() > 0) return quantise_part(x, by32, by16, rows, cols, element() - block_size());
     DYNAMIC_SHARED(int32_t, expert);
     const int n = static_cast<int>(pairs);
     for (int p = thread_x(); p < n; p += block_size()) expert[p] = tier_of(table[ids[p]]) == 0 ? ids[p] : -1;
     barrier();
-    write_jobs(expert, expert + pairs, n, jobs);
+    write_jobs(expert, reinterpret_cast<uint32_t*>(expert + n), n, jobs);
 }
 
 // y [rows, hidden] = sum over the ranks, in order, of weights [rows, top_k] times results [rows, top_k, hidden].
@@ -27,6 +29,7 @@ STRATA_KERNEL(combine, (const float* results, const float* weights, float* y, in
     const int64_t row = at / hidden, column = at % hidden;
     const float* from = results + row * top_k * hidden + column;
     float sum = 0.0f;
+    UNROLL_BY(8)
     for (int64_t k = 0; k < top_k; ++k) sum = fma(weights[row * top_k + k], from[k * hidden], sum);
     y[at] = sum;
 }

@@ -4,20 +4,20 @@
 // and dynamic shared bytes: kernels/linear/launch.py.
 #pragma once
 
-#include "products_packed.h"
+#include "products_stream.h"
 #include "products_tiles.h"
 #include "products_work.h"
 
 namespace strata::STRATA_ISA {
 
-template <class F, int L, int T, class Work>
+template <class F, int T, class Work>
 STRATA_INLINE void run(Work& work, unsigned char* shared) {
     if constexpr (is_plain<F>) {
-        if constexpr (L == 1) run_floats<F, T>(work, shared);
+        run_floats<F, T>(work, shared);
     } else {
         if constexpr (has_tasks<F>)
-            if (work.lines == Task<F>::subs) return run_blocks<F, L, T>(work, shared);
-        run_rows<F, L, T>(work, shared);
+            if (work.lines == Task<F>::subs) return run_blocks<F, 1, T>(work, shared);
+        run_rows<F, 1, T>(work, shared);
     }
 }
 
@@ -29,7 +29,7 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
         using F = STRATA_FORMAT;                                                                                       \
         LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
                                  static_cast<int>(cols), static_cast<int>(lines)};                                     \
-        if constexpr (T <= 4 || !has_fragments<F>) run<F, 1, T>(work, shared);                                         \
+        if constexpr (T <= 4 || !has_fragments<F>) run<F, T>(work, shared);                                            \
     }
 
 // linear for several rows of x: 8 N at once.
@@ -44,60 +44,14 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
         if constexpr (has_fragments<F>) run_tiles<F, N>(work, shared);                                                 \
     }
 
-#define STRATA_ONE_MATRIX(T)                                                                                           \
-    STRATA_KERNEL_BESIDE(product_threads, 1, one_matrix_##T,                                                               \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
-                         int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
-        using F = STRATA_FORMAT;                                                                                       \
-        const int per_job = static_cast<int>((rows + lines - 1) / lines);                                              \
-        OneMatrixWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)},    \
-                                 y, rows, kind, format};                                                               \
-        run<F, 1, T>(work, shared);                                                                                    \
-    }
-
-// one_matrix for rows of fewer than 32 sub-blocks of codes.
-#define STRATA_PACKED(T)                                                                                               \
-    STRATA_KERNEL_BESIDE(product_threads, 1, packed_##T,                                                                   \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
-                         int64_t cols, int64_t lines, float* y, int64_t rows, int64_t kind, int64_t format)) {         \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
-        using F = STRATA_FORMAT;                                                                                       \
-        const int per_job = static_cast<int>((rows + lines - 1) / lines);                                              \
-        OneMatrixWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)},    \
-                                 y, rows, kind, format};                                                               \
-        if constexpr (!is_plain<F>) run_packed<F, T>(work, shared);                                   \
-    }
-
-#define STRATA_GATE_UP(T)                                                                                              \
-    STRATA_KERNEL_BESIDE(product_threads, 1, gate_up_##T,                                                                  \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k,                   \
-                         int64_t cols, int64_t lines, float* h, int64_t width)) {                                      \
-        DYNAMIC_SHARED(unsigned char, shared);                                                                         \
-        using F = STRATA_FORMAT;                                                                                       \
-        const int per_job = static_cast<int>((width + lines - 1) / lines);                                             \
-        GateUpWork<F> work = {{{}, table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines)}, h,    \
-                              width};                                                                                  \
-        run<F, 2, T>(work, shared);                                                                                    \
-    }
-
 STRATA_LINEAR(1)
 STRATA_LINEAR(2)
 STRATA_LINEAR(4)
 STRATA_LINEAR(8)
 STRATA_TILES(1)
 STRATA_TILES(2)
-STRATA_ONE_MATRIX(1)
-STRATA_ONE_MATRIX(2)
-STRATA_PACKED(1)
-STRATA_PACKED(2)
-STRATA_GATE_UP(1)
-STRATA_GATE_UP(2)
 
 #undef STRATA_LINEAR
 #undef STRATA_TILES
-#undef STRATA_ONE_MATRIX
-#undef STRATA_PACKED
-#undef STRATA_GATE_UP
 
 }  // namespace strata::STRATA_ISA

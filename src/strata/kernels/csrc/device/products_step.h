@@ -61,9 +61,10 @@ constexpr int32_t magic_bits = 0x4b400000;
 
 template <class F>
 STRATA_INLINE float add(const Codes<F::sub>& c, const Quantised<F::sub>& x, float acc) {
-    int32_t sum = magic_bits - c.bias * x.m;
+    int32_t sum = has_halves<F> ? 0 : magic_bits - c.bias * x.m;
     STRATA_UNROLL
     for (int j = 0; j < F::sub / 4; ++j) sum = dot4(static_cast<int32_t>(c.w[j]), static_cast<int32_t>(x.q[j]), sum);
+    if (has_halves<F>) sum = 2 * sum + (magic_bits + x.m);
     acc = fma(float_of_bits(static_cast<uint32_t>(sum)) - 12582912.0f, c.scale * x.d, acc);
     if (F::minima) acc = fma(x.least, c.minimum * x.d, acc);
     return acc;
@@ -77,6 +78,19 @@ STRATA_INLINE Codes<F::sub> codes_of(const typename Layout<F>::Block& block, int
     Unpack<F>::get(block, s, table, c);
     if constexpr (Layout<F>::apart) c.scale = 0.5f * e4m3_to_float(stream.scales[stream.first * subs + index]);
     return c;
+}
+
+// The same as `add` wants them.
+template <class F>
+STRATA_INLINE Codes<F::sub> factors_of(const typename Layout<F>::Block& block, int s, const Stream& stream, int index, int subs,
+                                       const Table& table) {
+    if constexpr (has_halves<F>) {
+        Codes<F::sub> c;
+        Unpack<F>::halves(block, s, table, c);
+        return c;
+    } else {
+        return codes_of<F>(block, s, stream, index, subs, table);
+    }
 }
 
 // Sums of N values over the lanes, N a power of two up to 32, in the order of the lane rule: lane l gets the sum of

@@ -115,7 +115,7 @@ struct Pair {
         Codes<F::sub> c[L];
         STRATA_UNROLL
         for (int l = 0; l < L; ++l)
-            c[l] = codes_of<F>({block[l].words + k * (R::step / 4), block[l].at}, number, streams[l], index, subs, table);
+            c[l] = factors_of<F>({block[l].words + k * (R::step / 4), block[l].at}, number, streams[l], index, subs, table);
         const uint8_t* const here = (beyond < 0 ? first : second) + k * Record<F::sub>::bytes;
         STRATA_UNROLL
         for (int t = 0; t < T; ++t) {

@@ -1,7 +1,6 @@
-// What the launches of products.h do: rows of dense matrices, one matrix of the routed experts, their gate and up.
+// What the launches of products.h do: rows of dense matrices.
 #pragma once
 
-#include "expert_table.h"
 #include "products_blocks.h"
 #include "products_floats.h"
 
@@ -81,74 +80,6 @@ struct LinearWork : Share {
         const Matrix& m = matrix_of(unit);
         const int64_t row = (unit - m.first_unit) * lines + r;
         y[m.rows_before * rows + (first + t) * m.rows + row] = sum * scale_of(m.scale_bits);
-    }
-};
-
-// What launches over the experts of a step share. Units of a job: `per_job`.
-template <class F>
-struct ExpertWork : Share {
-    const ExpertEntry* table;
-    const Jobs* jobs;
-    const uint8_t* x;
-    int64_t top_k;  // 0: x has a row for each pair, otherwise one for top_k pairs
-    int per_job, cols, lines;
-
-    STRATA_METHOD void start() {
-        start_next();
-        after_previous();
-        divide(static_cast<int64_t>(jobs->count) * per_job);
-    }
-    STRATA_METHOD void wait() const {}
-
-    STRATA_METHOD int number_of(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)); }
-    STRATA_METHOD const Job& job_of(int unit) const { return jobs->job[number_of(unit)]; }
-    STRATA_METHOD int64_t first_row(int unit) const { return static_cast<int64_t>(unit - number_of(unit) * per_job) * lines; }
-
-    STRATA_METHOD bool one_input() const { return false; }
-    STRATA_METHOD int count(int unit) const { return job_of(unit).count; }
-    STRATA_METHOD const uint8_t* input(int unit, int t) const {
-        const int pair = job_of(unit).pair[t];
-        return x + (top_k ? pair / static_cast<int>(top_k) : pair) * input_bytes<F>(cols);
-    }
-};
-
-// y [pairs, rows] of one matrix of every expert whose format is `format`.
-template <class F>
-struct OneMatrixWork : ExpertWork<F> {
-    float* y;
-    int64_t rows, kind, format;
-
-    STRATA_METHOD void streams(int unit, Stream* stream) const {
-        const ExpertEntry& e = this->table[this->job_of(unit).expert];
-        const bool mine = format_of(e, static_cast<int>(kind)) == format;
-        *stream = stream_of<F>(e.data[kind], e.scales[kind], rows, this->cols, this->first_row(unit), this->lines);
-        if (!mine) stream->rows = 0;
-    }
-
-    STRATA_METHOD void finish(int unit, int r, int t, float sum, float) const {
-        const Job& job = this->job_of(unit);
-        y[job.pair[t] * rows + this->first_row(unit) + r] = sum * scale_of(this->table[job.expert].scale_bits[kind]);
-    }
-};
-
-// h [pairs, width] = silu(gate) * up; all experts have F for gate and up. A unit is the same rows of both.
-template <class F>
-struct GateUpWork : ExpertWork<F> {
-    float* h;
-    int64_t width;
-
-    STRATA_METHOD void streams(int unit, Stream* streams) const {
-        const ExpertEntry& e = this->table[this->job_of(unit).expert];
-        STRATA_UNROLL
-        for (int l = 0; l < 2; ++l)
-            streams[l] = stream_of<F>(e.data[l], e.scales[l], width, this->cols, this->first_row(unit), this->lines);
-    }
-
-    STRATA_METHOD void finish(int unit, int r, int t, float gate, float up) const {
-        const Job& job = this->job_of(unit);
-        const ExpertEntry& e = this->table[job.expert];
-        h[job.pair[t] * width + this->first_row(unit) + r] =
-            silu(gate * scale_of(e.scale_bits[0])) * (up * scale_of(e.scale_bits[1]));
     }
 };
 

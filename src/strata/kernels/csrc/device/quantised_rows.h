@@ -89,4 +89,14 @@ STRATA_INLINE void quantise_words(const float (&x)[4], uint8_t* row32, uint8_t* 
     put_words<16>(row16, block, codes, d);
 }
 
+// Thread `index` of those that quantise x [rows, cols], eight lanes for each block of 32 values. All lanes of a group take part.
+STRATA_INLINE void quantise_part(const float* x, uint8_t* by32, uint8_t* by16, int64_t rows, int64_t cols, int64_t index) {
+    const int64_t first = index * 4, block = index / 8, across = cols / 32, row = block / across;
+    const bool inside = row < rows;
+    float v[4];
+    for (int i = 0; i < 4; ++i) v[i] = inside ? x[first + i] : 0.0f;
+    quantise_words(v, inside && by32 ? by32 + row * quantised_bytes<32>(cols) : nullptr,
+                   inside && by16 ? by16 + row * quantised_bytes<16>(cols) : nullptr, block % across);
+}
+
 }  // namespace strata::STRATA_ISA

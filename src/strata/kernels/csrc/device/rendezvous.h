@@ -1,8 +1,8 @@
 // Where each expert of a layer's call is computed, decided on the device; and the encounter with the CPU for those that it
 // computes (kernels/rendezvous/gpu.py has the shapes).
 //
-//     place     one block: sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the
-//               entries and jobs that the expert kernels work from, and publishes the CPU's part
+//     place     sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the entries and jobs
+//               that the expert kernels work from, and publishes the CPU's part; beside that it quantises x
 //     combine   waits for the CPU's part when there is one, and adds up all experts in rank order
 //
 // A call without CPU experts meets nobody. The wait is bounded: after `limit_ns` the call is poisoned, nothing waits any
@@ -12,6 +12,7 @@
 #include "../mailbox.h"
 #include "clock.h"
 #include "grouping.h"
+#include "quantised_rows.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
@@ -104,14 +105,18 @@ STRATA_INLINE void ask_cpu(const Placing& p, const int32_t* chosen, const float*
 }
 
 // The tier of an entry of `table` says where its bytes lie; in `call` it is 0 for what the GPU computes, and `jobs` has
-// the pairs of those. `share[m]` of m missing experts go over PCIe, as far as they are pinned. One block; dynamic shared
-// memory: int32 [2 * (experts + rows * top_k)].
+// the pairs of those. `share[m]` of m missing experts go over PCIe, as far as they are pinned. One block does that; dynamic shared
+// memory: int32 [2 * (experts + rows * top_k)]. More blocks quantise x, four values a thread, into the layouts that are wanted.
 STRATA_KERNEL_OF(place_threads, rendezvous_place,
                  (const int32_t* ids, const float* x, const ExpertEntry* table, const int32_t* share, ExpertEntry* call,
                   int32_t* ways, Jobs* jobs, Encounter* encounter, Ledger* ledger, int32_t* uses, Mailbox* box,
                   int32_t* box_ids, float* box_x, int64_t rows, int64_t top_k, int64_t experts, int64_t hidden,
-                  int64_t layer)) {
+                  int64_t layer, uint8_t* by32, uint8_t* by16)) {
     start_next();
+    if (block_x() > 0) {
+        after_previous();
+        return quantise_part(x, by32, by16, rows, hidden, element() - place_threads);
+    }
     DYNAMIC_SHARED(int32_t, used);
     int32_t *const way = used + experts, *const chosen = way + experts;
     SHARED(int32_t, totals, 7);
@@ -161,7 +166,7 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
         expert[i] = found == by_cpu ? -1 : chosen[i];
     }
     barrier();
-    write_jobs(expert, chosen, entries, jobs);
+    write_jobs(expert, reinterpret_cast<uint32_t*>(used), entries, jobs);
     if (me == place_threads - 1) encounter->placed_ns = now;
 }
 

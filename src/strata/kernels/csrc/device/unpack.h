@@ -19,6 +19,12 @@ constexpr bool scales_apart = false;
 template <>
 constexpr bool scales_apart<NVFP4_PAIRS> = true;
 
+// Whether Unpack<F>::halves gives (w - 1) / 2 for the products, where that costs less than w.
+template <class F>
+constexpr bool has_halves = false;
+template <>
+constexpr bool has_halves<IQ3_S> = true;
+
 template <class F>
 struct Layout {
     static constexpr int align = F::bytes % 16 == 0 ? 16 : F::bytes % 4 == 0 ? 4 : F::bytes % 2 == 0 ? 2 : 1;
@@ -32,7 +38,7 @@ struct Table {
     const uint32_t* words;
     uint32_t mine;
 
-    STRATA_METHOD const void* at(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(words) + (offset | mine); }
+    STRATA_METHOD const void* at(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(words) + (offset + mine); }
 };
 
 // Unpack<F>: table_words (words of shared memory that every block fills first), fill, lane_bytes (Table::mine is lane() times

@@ -28,40 +28,60 @@ STRATA_INLINE void signed_entry(const Table& table, uint32_t index, uint32_t sig
 // Entries of one word, once for each bank of shared memory: lanes that look up different entries do not meet in a bank.
 constexpr uint32_t banks = 32;
 
-template <int count>
-STRATA_INLINE void fill_banks(const uint8_t (&grid)[count][4], uint32_t* table, int thread, int threads) {
-    for (int i = thread; i < count; i += threads) {
-        const uint32_t word = *reinterpret_cast<const uint32_t*>(grid[i]);
-        STRATA_UNROLL
-        for (uint32_t k = 0; k < banks; ++k) table[i * banks + (k + thread) % banks] = word;
-    }
-}
-
+// Values of this grid are odd. With k = (w - 1) / 2 of a value w without its sign, and a mask of ones where it is negative,
+// the signed value is 2 (k ^ mask) + 1: a sign costs one instruction, and the sum over q is 2 sum((k ^ mask) q) + sum(q).
 template <>
 struct Unpack<IQ3_S> {
     static constexpr int table_words = 512 * banks, lane_bytes = 4;
-    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) { fill_banks(grid_iq3_s, table, thread, threads); }
-    STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const Table& table, Codes<32>& c) {
-        uint32_t index[2], signs;
-        const Layout<IQ3_S>::Block codes = further(b, 2);
-        even_words<2>(codes, 8 * s, index);
-        even_words<1>(codes, 72 + 4 * s, &signs);
-        const uint32_t ninth = byte_at(codes, 64 + s), even = signs & 0x0f0f0f0fu, odd = signs >> 4 & 0x0f0f0f0fu;
+    STRATA_INLINE void fill(uint32_t* table, int thread, int threads) {
+        for (int i = thread; i < 512; i += threads) {
+            const uint32_t word = *reinterpret_cast<const uint32_t*>(grid_iq3_s[i]) >> 1 & 0x7f7f7f7fu;
+            STRATA_UNROLL
+            for (uint32_t k = 0; k < banks; ++k) table[i * banks + (k + thread) % banks] = word;
+        }
+    }
+    // Where the bytes of a lane's sub-block s lie, from a block's beginning `at` in shared memory on; only `at`'s two lowest
+    // bits count.
+    struct Lane {
+        int index, signs, ninth, small, scale;  // bytes; the first two of words
+        int bits, shift;                        // where the words' bits begin, and those of the small scale
+
+        STRATA_METHOD Lane(int at, int s)
+            : index(((at + 2) & ~3) + 8 * s), signs(((at + 2) & ~3) + 72 + 4 * s), ninth(at + 66 + s), small(at + 106 + s / 2),
+              scale(at), bits(((at + 2) & 3) * 8), shift(s % 2 * 4) {}
+
+        // In registers; all lanes take part.
+        STRATA_METHOD void stay() {
+            index = keep(index), signs = keep(signs), ninth = keep(ninth), small = keep(small), scale = keep(scale);
+            bits = keep(bits), shift = keep(shift);
+        }
+    };
+    STRATA_INLINE void halves(const uint8_t* base, const Lane& lane, const Table& table, Codes<32>& c) {
+        const uint32_t bits = static_cast<uint32_t>(lane.bits);
+        const uint32_t first = load4(base + lane.index), second = load4(base + lane.index + 4), third = load4(base + lane.index + 8);
+        const uint32_t index[2] = {shift_pair(first, second, bits), shift_pair(second, third, bits)};
+        const uint32_t signs = shift_pair(load4(base + lane.signs), load4(base + lane.signs + 4), bits);
+        const uint32_t ninth = base[lane.ninth], even = signs & 0x0f0f0f0fu, odd = signs >> 4 & 0x0f0f0f0fu;
         STRATA_UNROLL
         for (int half = 0; half < 2; ++half) {
             const uint32_t high = spread_bits(ninth >> 4 * half & 15);
             STRATA_UNROLL
-            for (int pair = 0; pair < 2; ++pair) {
-                const uint32_t two = pick_bytes(index[half], high, pair ? 0x7362 : 0x5140);
-                const uint32_t selector = 0x4440 + 2 * half + pair;
-                uint32_t* const w = c.w + 4 * half + 2 * pair;
-                w[0] = with_signs(load4(table.at(two << 7 & 0xff80u)), pick_bytes(even, 0, selector));
-                w[1] = with_signs(load4(table.at(two >> 9)), pick_bytes(odd, 0, selector));
+            for (int j = 0; j < 4; ++j) {
+                const uint32_t entry = load4(table.at(byte_pair(index[half], high, j) * (4 * banks)));
+                c.w[4 * half + j] = entry ^ sign_mask(pick_bytes(j % 2 ? odd : even, 0, 0x4440 + 2 * half + j / 2));
             }
         }
-        const uint32_t small = byte_at(codes, 104 + s / 2) >> 4 * (s % 2) & 15;
-        c.scale = float_at(b, 0) * static_cast<float>(1 + 2 * small);
+        const uint32_t small = base[lane.small] >> lane.shift & 15u;
+        c.scale = half_to_float(*reinterpret_cast<const uint16_t*>(base + lane.scale)) * float_of_small(1 + 2 * small);
         c.bias = 0;
+    }
+    STRATA_INLINE void halves(const Layout<IQ3_S>::Block& b, int s, const Table& table, Codes<32>& c) {
+        halves(reinterpret_cast<const uint8_t*>(b.words), Lane(static_cast<int>(b.at), s), table, c);
+    }
+    STRATA_INLINE void get(const Layout<IQ3_S>::Block& b, int s, const Table& table, Codes<32>& c) {
+        halves(b, s, table, c);
+        STRATA_UNROLL
+        for (int j = 0; j < 8; ++j) c.w[j] = (c.w[j] << 1 & 0xfefefefeu) | 0x01010101u;
     }
 };
 
