@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -80,7 +81,7 @@ def judge(name: str, schema: dict[str, Any], reply: httpx.Response) -> Verdict:
         return Verdict(name, "no JSON", str(error), tokens)
     try:
         problem = complaint(schema, made)
-    except (Unresolvable, jsonschema.exceptions.SchemaError, RecursionError) as error:
+    except (Unresolvable, jsonschema.exceptions.SchemaError, RecursionError, re.error) as error:
         return Verdict(name, "fits", f"not judged: {type(error).__name__}", tokens)
     if problem is None:
         return Verdict(name, "fits", "", tokens)
