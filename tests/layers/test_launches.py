@@ -1,0 +1,95 @@
+"""The chain of a decode step on a GPU: which kernels a layer launches, one after the other."""
+
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from kernels.layer_cases import normal, rows_of
+from kernels.product_cases import bank_of, weight
+from strata.kernels.gpu_ops import GpuOps
+from strata.kernels.host_device import HostDevice
+from strata.kernels.host_program import HostProgram
+from strata.kernels.views import Weight
+from strata.layers.attention import Attention
+from strata.layers.batch import Batch
+from strata.layers.moe import Moe
+from strata.layers.norm import RmsNorm
+from strata.layers.rope import Rope
+from strata.models.base import Block
+from strata.models.parts import placed_experts
+from strata.state.layout import KvLayout, LayerLayout
+from strata.state.sequence import SequenceStates
+from strata.store.experts import ExpertStore
+
+HIDDEN, HEADS, KV_HEADS, DIM, WIDTH, EXPERTS = 544, 4, 2, 32, 32, 8
+"""Wide enough for the kernels of real models' norms."""
+
+LAYER = [
+    *("add_norm", "linear_1", "attention_inputs"),
+    *("attention_scores", "attention_sums", "attention_merge", "quantise_rows", "linear_1"),
+    *("add_norm", "linear_1", "route", "group_pairs", "gate_up_1", "down_1", "combine"),
+]
+"""Of one row through a layer of Qwen3-MoE's kind, whose matrices for the same input share a format."""
+
+
+def matrix(rng: np.random.Generator, rows: int, cols: int, fmt: str = "Q8_0") -> Weight:
+    return weight(fmt, rows, cols, rng)
+
+
+def norm(rng: np.random.Generator, size: int) -> RmsNorm:
+    return RmsNorm(torch.from_numpy(rng.standard_normal(size, np.float32)), 1e-6, size)
+
+
+def block(ops: GpuOps, index: int) -> Block:
+    rng = np.random.default_rng(index)
+    store = ExpertStore({index: bank_of(rng, [("Q8_0", "Q8_0", "Q8_0")] * EXPERTS, HIDDEN, WIDTH)})
+    mixer = Attention(
+        name="attention",
+        q=matrix(rng, HEADS * DIM, HIDDEN),
+        k=matrix(rng, KV_HEADS * DIM, HIDDEN),
+        v=matrix(rng, KV_HEADS * DIM, HIDDEN),
+        out=matrix(rng, HIDDEN, HEADS * DIM),
+        q_norm=norm(rng, DIM),
+        k_norm=norm(rng, DIM),
+        rope=ROPE,
+        heads=HEADS,
+        kv_heads=KV_HEADS,
+        head_dim=DIM,
+        gated=False,
+    )
+    router = matrix(rng, EXPERTS, HIDDEN, "F32")
+    ffn = Moe("ffn", index, router, placed_experts(ops, store), 2, True, None)
+    return Block(f"blk.{index}", index, norm(rng, HIDDEN), mixer, norm(rng, HIDDEN), ffn)
+
+
+ROPE = Rope(DIM, 1e4, "halves")
+
+
+def launched(rows: int) -> list[str]:
+    """Kernels of a step of `rows` rows of one sequence through two layers, in order."""
+    ops = GpuOps(HostDevice())
+    states = SequenceStates([LayerLayout(kv=KvLayout(KV_HEADS, DIM))] * 2, 1, 64)
+    batch = Batch(torch.zeros(rows, dtype=torch.int64), rows_of([(0, 0, rows)]), states, ops)
+    blocks, x = [block(ops, i) for i in range(2)], normal(3, rows, HIDDEN)
+    program = HostProgram(ops.device)
+    with program.recording():
+        y: torch.Tensor | None = None
+        for each in blocks:
+            x, y = each(x, y, batch)
+    return [launch.kernel.name for launch in program.recorded]
+
+
+def test_a_layer_is_a_short_chain() -> None:
+    names = launched(1)
+    first, second = names[: -len(LAYER)], names[-len(LAYER) :]
+    assert second == LAYER
+    assert [name for name in first if name != "rope_angles"] == ["rms_norm_wide", *LAYER[1:]]
+    assert ("add_norm", "linear_1") in pairwise(names)
+
+
+def test_a_prompt_is_none() -> None:
+    """Its rows fill the device launch by launch, so nothing is joined there."""
+    names = launched(33)
+    assert not {"add_norm", "attention_inputs", "attention_scores"} & set(names)
+    assert {"add", "rms_norm_narrow", "rope_halves", "cache_write_f32", "attention_whole"} <= set(names)
