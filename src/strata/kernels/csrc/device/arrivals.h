@@ -6,6 +6,7 @@
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;
 //                                             asked() was called at most `ahead` times since
+//     arrived_for_all(arrival)                all threads of the block: what one group asked for is there, turn 0
 //
 // One lane asks for a whole copy where the processor can; otherwise every lane copies lines of 16 bytes.
 #pragma once
@@ -48,6 +49,8 @@ STRATA_INLINE void arrived(uint64_t* arrival, int turn) {
     } while (!done);
 }
 
+STRATA_INLINE void arrived_for_all(uint64_t* arrival) { arrived<0>(arrival, 0); }
+
 #else
 
 STRATA_INLINE void expect(uint64_t*, int) {}
@@ -63,6 +66,12 @@ template <int ahead>
 STRATA_INLINE void arrived(uint64_t*, int) {
     wait_for_copies<ahead>();
     sync_warp();
+}
+
+STRATA_INLINE void arrived_for_all(uint64_t*) {
+    commit_copies();
+    wait_for_copies<0>();
+    barrier();
 }
 
 #endif

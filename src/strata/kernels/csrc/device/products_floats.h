@@ -166,17 +166,29 @@ STRATA_INLINE void add_rows(const Work& work, int unit, const Stream& stream, co
     }
 }
 
-// Rows of x that all units share, to shared memory: the block's threads copy them line by line. One thread's copy in one
-// piece, as weights come, would wait behind the weights of the next launch, and is slower by itself.
+// The rows of x of all units on their way to shared memory, in pieces that every block asks for in another order: else all
+// processors would want the same lines at the same time.
 template <class Work>
-STRATA_INLINE void bring_inputs(const Work& work, uint8_t* to) {
-    const uint8_t* const from = work.input(0, 0);
-    const int before = line_offset(from), bytes = before + work.count(0) * work.cols * 4;
-    for (int i = 16 * thread_x(); i < bytes; i += 16 * block_size()) copy16(to + i, from - before + i);
-    commit_copies();
-    wait_for_copies<0>();
-    barrier();
-}
+struct InputPieces {
+    const uint8_t* from;
+    int bytes, size;  // of all; of a piece
+
+    STRATA_METHOD explicit InputPieces(const Work& work) : from(work.input(0, 0)) {
+        const int before = line_offset(from);
+        from -= before;
+        bytes = (before + work.count(0) * work.cols * 4 + 15) & ~15;
+        size = (bytes / 16 + 15) / 16 * 16;
+        if (size < 1024) size = 1024;
+    }
+    STRATA_METHOD int count() const { return (bytes + size - 1) / size; }
+
+    // Called by the lanes of one group.
+    STRATA_METHOD void bring_to(uint8_t* to, uint64_t* arrival) const {
+        if (lane() >= count()) return;
+        const int at = (lane() + block_x()) % count() * size, left = bytes - at;
+        bring<1>(arrival, to + at, from + at, left < size ? left : size);
+    }
+};
 
 // `staged`: all units have the rows of x of unit 0, one after the other, and they are brought to shared memory.
 template <class F, int T, bool staged, class Work>
@@ -184,12 +196,16 @@ STRATA_INLINE void run_float_tiles(Work& work, unsigned char* shared) {
     const FloatTiles<F> shape = {work.lines, work.cols};
     FloatBringing<F, Work> bringing = {work, shape, shared + warp() * shape.group_bytes(), work.begin};
     uint8_t* const inputs = shared + block_size() / 32 * shape.group_bytes();
+    uint64_t* const inputs_there = reinterpret_cast<uint64_t*>(inputs);
     if (lane() < 2) expect(bringing.arrival(lane()), 1);
+    const InputPieces<Work> pieces(work);
+    if (staged && thread_x() == 0) expect(inputs_there, pieces.count());
     barrier();
     bringing.next();
     bringing.next();
     work.wait();
-    if (staged) bring_inputs(work, inputs + 16);
+    if (staged && warp() == 0) pieces.bring_to(inputs + 16, inputs_there);
+    if (staged) arrived_for_all(inputs_there);
     int slot = 0, turn = 0;
     STRATA_ROLL
     for (int unit = work.begin; unit < work.end; unit += work.stride) {
