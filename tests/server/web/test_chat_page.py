@@ -146,7 +146,7 @@ def test_retry_and_edit(page: Page) -> None:
     page.get_by_label("Message", exact=True).press("ArrowUp")
     page.get_by_label("Your message").fill("Third")
     page.keyboard.press("Control+Enter")
-    expect(page.locator("li.user").last).to_contain_text("Third")
+    expect(page.locator("li.user .said").last).to_have_text("Third")
     expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
     expect(page.locator(".messages > ol > li")).to_have_count(4)
 

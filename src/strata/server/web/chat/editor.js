@@ -1,11 +1,12 @@
 // A message being changed.
 
 import { html } from "../html.js";
-import { useEffect, useRef } from "../vendor/hooks.js";
+import { useLayoutEffect, useRef } from "../vendor/hooks.js";
 
 export function Editor({ text, label, send, take, leave }) {
   const area = useRef();
-  useEffect(() => {
+  // Before anybody can type: a caret that moves later would put the end of the old text before what was typed first.
+  useLayoutEffect(() => {
     area.current.focus();
     area.current.setSelectionRange(text.length, text.length);
   }, []);
