@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Playwright, expect
+from playwright.sync_api import Browser, Locator, Page, Playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NOT_FOUND = f"no browser: none of {', '.join(NAMES)} is on the PATH (on Debian: apt-get install chromium)"
@@ -60,6 +60,14 @@ def ask(page: Page, text: str) -> None:
     question.press("Enter")
     expect(page.locator("li.assistant")).to_have_count(before + 1)
     expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
+
+
+def copied(page: Page, button: Locator) -> str:
+    """What a button copies; that takes a moment."""
+    page.evaluate("navigator.clipboard.writeText('')")
+    button.click()
+    page.wait_for_function("async () => (await navigator.clipboard.readText()) !== ''")
+    return str(page.evaluate("navigator.clipboard.readText()"))
 
 
 def answer_text(page: Page) -> str:

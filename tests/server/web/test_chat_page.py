@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from server.harness import Running, ids, running
-from server.web.browsing import answer_text, ask, faults, open_page, shot
+from server.web.browsing import answer_text, ask, copied, faults, open_page, shot
 
 CODE = "Here:\n\n```python\nprint(1 < 2)\n```\n\n| a | b |\n|--:|---|\n| 1 | 2 |\n\n3. Done."
 HOSTILE = (
@@ -76,15 +76,13 @@ def test_an_answer_streams_in_and_tells_its_figures(page: Page) -> None:
 def test_code_is_copied_and_tables_are_tables(page: Page) -> None:
     choose(page, "code")
     ask(page, "Code")
-    page.locator(".code-copy").click()
-    assert page.evaluate("navigator.clipboard.readText()") == "print(1 < 2)"
+    assert copied(page, page.locator(".code-copy")) == "print(1 < 2)"
     expect(page.locator(".markdown td").first).to_have_text("1")
     expect(page.locator(".markdown td").first).to_have_attribute("align", "right")
     expect(page.locator(".markdown ol")).to_have_attribute("start", "3")
     for region in ("python code", "table"):
         expect(page.get_by_role("region", name=region)).to_have_attribute("tabindex", "0")
-    page.locator("li.assistant").get_by_role("button", name="Copy", exact=True).last.click()
-    assert page.evaluate("navigator.clipboard.readText()") == CODE
+    assert copied(page, page.locator("li.assistant").get_by_role("button", name="Copy", exact=True).last) == CODE
 
 
 def test_formulas_stay_as_they_were_written(page: Page) -> None:

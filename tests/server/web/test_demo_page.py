@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from server.web.browsing import answer_text, ask, faults, open_page, shot
+from server.web.browsing import answer_text, ask, copied, faults, open_page, shot
 from server.web.proxy import proxied
 from server.web.test_access import violations
 from strata.checks.serving import served
@@ -117,6 +117,9 @@ def test_a_changed_question_is_answered_anew_and_travels_in_the_export(page: Pag
 
 
 def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
+    begin(page)
+    for _ in range(3):
+        ask(page, STORY)
     page.get_by_role("link", name="Monitor").click()
     with asked(url) as http:
         map_ = http.get("v1/experts").json()
@@ -139,8 +142,8 @@ def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
 def test_a_snippet_runs_as_it_was_copied(page: Page, client: str) -> None:
     page.get_by_role("link", name="About").click()
     page.get_by_label("For").select_option(client)
-    page.locator("section", has_text="Clients").get_by_role("button", name="Copy", exact=True).last.click()
-    text = page.evaluate("navigator.clipboard.readText()").replace("YOUR-KEY", KEY)
+    button = page.locator("section", has_text="Clients").get_by_role("button", name="Copy", exact=True).last
+    text = copied(page, button).replace("YOUR-KEY", KEY)
     command = ["sh", "-c", text] if client == "curl" else [sys.executable, "-c", text]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stderr[-500:]

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from server.harness import Running, ids, running
-from server.web.browsing import faults, open_page, shot
+from server.web.browsing import copied, faults, open_page, shot
 
 MIB = 1 << 20
 DEPTHS = {"offered": {str(d): 20 - d for d in range(1, 10)}, "accepted": {"1": 12, "7": 3, "8": 1}}
@@ -118,8 +118,7 @@ def test_about_tells_addresses_reasons_and_clients(page: Page, server: Running) 
     expect(page.get_by_text(f"{server.url}/v1", exact=True)).to_be_visible()
     expect(page.get_by_role("row", name="kv type")).to_contain_text("default, exact")
     page.get_by_label("For").select_option("Python, openai")
-    page.get_by_role("button", name="Copy", exact=True).last.click()
-    text = page.evaluate("navigator.clipboard.readText()")
+    text = copied(page, page.get_by_role("button", name="Copy", exact=True).last)
     assert f'base_url="{server.url}/v1"' in text and 'model="tiny"' in text
     compile(text, "snippet", "exec")
 
