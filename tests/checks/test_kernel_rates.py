@@ -113,8 +113,8 @@ def test_a_device_is_measured_on_the_same_operands(kv_type):
         ]
         found.append([(case.nbytes, next(case.calls)()) for case in cases])
     for (nbytes, expected), (same, got) in zip(*found, strict=True):
-        first = lambda y: y[0] if isinstance(y, tuple) else y  # noqa: E731
-        assert nbytes == same and torch.equal(first(expected), first(got))
+        one, other = (y[0] if isinstance(y, tuple) else y for y in (expected, got))
+        assert nbytes == same and torch.equal(one, other)
 
 
 def test_a_sample_on_a_device_is_one_program_of_all_its_calls():
