@@ -1,7 +1,6 @@
 """From what a user names to a path: the demo, a file, a folder, or a model on the hub."""
 
 import importlib
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +10,6 @@ from strata.hub.name import Said, hub_name
 
 if TYPE_CHECKING:
     from strata.hub.hub import Hub
-
-PROGRESS_EVERY_S = 3.0
 
 
 def local_path(model: str | Path | None, said: Said, hub: "Hub | None" = None) -> Path:
@@ -30,13 +27,5 @@ def local_path(model: str | Path | None, said: Said, hub: "Hub | None" = None) -
 
 
 def logged(log: Log) -> Said:
-    """Tells `log` how far a download is, a line every few seconds."""
-    last = [time.monotonic()]
-
-    def said(what: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        if now - last[0] >= PROGRESS_EVERY_S:
-            last[0] = now
-            log.info("downloading", file=what, done_mib=done >> 20, total_mib=total >> 20)
-
-    return said
+    """Tells `log` how far a download is."""
+    return lambda file, done, total: log.progress(f"downloading {file}", done, total)
