@@ -5,6 +5,11 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from strata.checkpoint.gguf import open_gguf
+from strata.core.errors import CheckpointError
+
 
 def text(value: str) -> bytes:
     """A GGUF string."""
@@ -150,3 +155,19 @@ def open_files() -> int:
     """File descriptors and file mappings that this process holds now."""
     maps = Path("/proc/self/maps").read_text().splitlines()
     return len(list(Path("/proc/self/fd").iterdir())) + sum(".gguf" in m or ".safetensors" in m for m in maps)
+
+
+PLAIN = [Raw("t", (8,), 0, 0)]
+"""One tensor of eight floats; `DATA` is what it holds."""
+DATA = bytes(32)
+
+
+def refused(path: Path, data: bytes) -> str:
+    """The message with which `data` is refused."""
+    path.write_bytes(data)
+    with pytest.raises(CheckpointError) as caught:
+        open_gguf(path)
+    assert str(path) in caught.value.message
+    assert "\n" not in caught.value.message
+    assert caught.value.exit_code == 1
+    return caught.value.message

@@ -1,9 +1,5 @@
 """Both OpenAI dialects over a real socket, with the openai client and with plain HTTP."""
-# ruff: noqa: E501
 
-import json
-import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +9,6 @@ import pytest
 
 from server.harness import Running, ids, running, served, sse
 from strata.sampling.params import SamplingParams
-from strata.server.engine_process import State
-from strata.server.settings import ServerSettings
 
 FAMILY = "A😀漢é🇨🇭 done"
 HELLO = [{"role": "user", "content": "Hi"}]
@@ -200,96 +194,6 @@ def test_logprobs(server: Running) -> None:
     assert chat(server).json()["choices"][0]["logprobs"] is None
 
 
-BAD = [
-    ({"messages": []}, "messages"),
-    ({"messages": "hi"}, "messages"),
-    ({"messages": [{"role": "robot", "content": "x"}]}, "messages"),
-    ({"messages": [{"role": "user"}]}, "messages"),
-    ({"messages": [{"role": "user", "content": "x", "colour": 1}]}, "messages[0]"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": None}]}]}, "messages"),
-    ({"messages": [{"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}]}, "messages"),
-    ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "maybe"}, "tool_choice"),
-    ({"temperature": "hot"}, "temperature"),
-    ({"temperature": -1}, "temperature"),
-    ({"top_p": 1.5}, "top_p"),
-    ({"top_k": -1}, "top_k"),
-    ({"min_p": 2}, "min_p"),
-    ({"seed": -1}, "seed"),
-    ({"seed": 2**64}, "seed"),
-    ({"n": 0}, "n"),
-    ({"n": 100}, "n"),
-    ({"max_tokens": -5}, "max_tokens"),
-    ({"max_tokens": 0}, "max_tokens"),
-    ({"max_completion_tokens": 0}, "max_completion_tokens"),
-    ({"max_tokens": 10**9}, "max_tokens"),
-    ({"stop": ["a", "b", "c", "d", "e"]}, "stop"),
-    ({"stop": ""}, "stop"),
-    ({"logit_bias": {"999999": 5}}, "logit_bias"),
-    ({"logit_bias": {"-1": 1}}, "logit_bias"),
-    ({"logit_bias": {"abc": 1}}, "logit_bias"),
-    ({"logit_bias": {"5": 1e9}}, "logit_bias[5]"),
-    ({"repetition_penalty": 0}, "repeat_penalty"),
-    ({"top_logprobs": 2}, "top_logprobs"),
-    ({"logprobs": True, "top_logprobs": 21}, "logprobs"),
-    ({"stream": False, "stream_options": {"include_usage": True}}, "stream_options"),
-    ({"stream": True, "stream_options": {"colour": 1}}, "stream_options.colour"),
-    ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
-    ({"tools": [{"type": "function"}]}, "tools"),
-    ({"tool_choice": "required"}, "tool_choice"),
-    ({"response_format": {"type": "xml"}}, "response_format.type"),
-    ({"no_such_field": 1}, "no_such_field"),
-    ({"reasoning_effort": "enormous"}, "reasoning_effort"),
-    ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
-    ({"chat_template_kwargs": {"no_such_switch": True}}, "chat_template_kwargs.no_such_switch"),
-    ({"chat_template_kwargs": {"enable_thinking": "yes"}}, "chat_template_kwargs"),
-]
-
-
-@pytest.mark.parametrize(("fields", "param"), BAD)
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_cannot_be_honoured_is_a_400_by_name(
-    server: Running, fields: dict[str, Any], param: str, stream: bool
-) -> None:
-    """O-069: what is wrong with a streaming request is printed, and its stream never ends."""
-    reply = chat(server, **({"stream": stream} | fields))
-    assert reply.status_code == 400, reply.text
-    error = reply.json()["error"]
-    assert error["type"] == "invalid_request_error"
-    assert error["param"] == param
-    assert error["message"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({"prompt": ""}, "prompt"),
-        ({"prompt": []}, "prompt"),
-        ({"prompt": [[]]}, "prompt"),
-        ({"prompt": [1, "a"]}, "prompt"),
-        ({"prompt": [-1]}, "tokens"),
-        ({"prompt": [10**6]}, "prompt"),
-        ({"prompt": [[[1]]]}, "prompt[0][0]"),
-        ({"prompt": ["x"] * 65}, "prompt"),
-        ({}, "prompt"),
-        ({"prompt": "x", "echo": True, "logprobs": 1}, "echo"),
-        ({"prompt": "x", "suffix": "y"}, "suffix"),
-        ({"prompt": "x", "best_of": 1, "n": 2}, "best_of"),
-        ({"prompt": "x", "best_of": 21}, "best_of"),
-        ({"prompt": "x", "best_of": 2, "stream": True}, "best_of"),
-        ({"prompt": ["x"] * 4, "best_of": 20}, "prompt"),
-        ({"prompt": "x", "stop_token_ids": [-1]}, "stop_token_ids"),
-        ({"prompt": "x", "stop_token_ids": list(range(65))}, "stop_token_ids"),
-        ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
-        ({"prompt": "x", "logprobs": -1}, "logprobs"),
-    ],
-)
-def test_bad_completions_are_400_by_name(server: Running, fields: dict[str, Any], param: str) -> None:
-    reply = server.http.post("/v1/completions", json=fields)
-    assert reply.status_code == 400, reply.text
-    assert reply.json()["error"]["param"] == param
-
-
 def test_fields_that_ask_for_nothing_are_accepted(server: Running) -> None:
     harmless = {
         "user": "u",
@@ -336,114 +240,3 @@ def test_where_prompts_may_part_is_told_to_the_engine_unless_nothing_is_to_be_ke
         assert f"marks={marks}" in words and f"openers={opener}" in words and "cache=0" not in words
     for words in sent[1::2]:
         assert "cache=0" in words and not any(word.startswith(("marks", "openers")) for word in words)
-
-
-def test_an_over_long_prompt_is_a_400_with_both_numbers(server: Running) -> None:
-    reply = server.http.post("/v1/completions", json={"prompt": [5] * 600, "max_tokens": 1})
-    assert reply.status_code == 400
-    error = reply.json()["error"]
-    assert error["code"] == "context_length_exceeded"
-    assert "600" in error["message"]
-    assert "512" in error["message"]
-
-
-def test_unknown_model_is_a_404(server: Running) -> None:
-    assert chat(server, model="other").status_code == 404
-    assert chat(server, model="other").json()["error"]["code"] == "model_not_found"
-    assert server.http.get("/v1/models/other").status_code == 404
-
-
-def test_errors_are_those_that_the_client_knows(server: Running) -> None:
-    """Each by its class, with the field and the code."""
-    api = client(server)
-
-    def ask(api: openai.OpenAI = api, **fields: Any) -> openai.APIStatusError:
-        with pytest.raises(openai.APIStatusError) as caught:
-            api.chat.completions.create(**{"model": "tiny", "messages": HELLO, **fields})
-        return caught.value
-
-    wrong = ask(temperature=-1)
-    assert isinstance(wrong, openai.BadRequestError)
-    assert (wrong.param, wrong.code, wrong.type) == ("temperature", "invalid_value", "invalid_request_error")
-    missing = ask(model="other")
-    assert isinstance(missing, openai.NotFoundError) and missing.code == "model_not_found"
-    with running(ServerSettings(api_key="k")) as up:
-        locked = ask(client(up))
-        assert isinstance(locked, openai.AuthenticationError) and locked.type == "authentication_error"
-    with running(busy=True) as up:
-        busy = ask(client(up), stream=True)
-        assert isinstance(busy, openai.RateLimitError) and busy.code == "queue_full"
-    with running(load_s=30, wait=False) as up:
-        loading = ask(client(up))
-        assert isinstance(loading, openai.InternalServerError) and loading.code == "engine_unavailable"
-        assert (loading.status_code, loading.response.headers["retry-after"]) == (503, "2")
-
-
-def test_a_busy_engine_is_a_429() -> None:
-    with running(busy=True) as up:
-        for stream in (False, True):
-            reply = chat(up, stream=stream)
-            assert reply.status_code == 429
-            assert reply.headers["retry-after"]
-
-
-@pytest.mark.parametrize("ending", ["crash_after", "fatal_after", "error_after"])
-def test_a_failure_in_a_stream_is_an_error_event(ending: str) -> None:
-    with running(answers=[ids(FAMILY)], token_s=0.01, **{ending: 3}) as up:
-        events = sse(chat(up, stream=True).text)
-        assert events[-1] != "[DONE]"
-        assert events[-1]["error"]["message"]
-        up.until(State.READY)
-        with pytest.raises(openai.APIError):
-            for _ in client(up).chat.completions.create(model="tiny", messages=HELLO, stream=True):  # type: ignore[call-overload]
-                pass
-        up.until(State.READY)
-        assert chat(up).status_code in {500, 503}
-
-
-def test_after_a_crash_the_next_request_is_served(tmp_path: Path) -> None:
-    with running(answers=[ids(FAMILY)], crash_after=2, crash_once=str(tmp_path / "crashed")) as up:
-        assert chat(up).status_code == 503
-        up.until(State.READY)
-        assert chat(up).json()["choices"][0]["message"]["content"] == FAMILY
-        assert up.http.get("/v1/status").json()["restarts"] == 1
-
-
-def raw_request(server: Running, fields: dict[str, Any]) -> socket.socket:
-    body = json.dumps({"messages": HELLO} | fields).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
-    connection.sendall(head.encode() + body)
-    return connection
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("moment", ["at once", "while the prompt is read", "in the answer"])
-def test_a_client_that_leaves_ends_its_request(stream: bool, moment: str, tmp_path: Path) -> None:
-    log = tmp_path / "lines"
-    prompt_s = 30.0 if moment == "while the prompt is read" else 0.0
-    with running(answers=[[65] * 500], token_s=0.05, prompt_s=prompt_s, log=str(log)) as up:
-        connection = raw_request(up, {"stream": stream})
-        if moment != "at once":
-            while not log.exists():
-                time.sleep(0.01)
-        if moment == "in the answer" and stream:
-            assert b"200 OK" in connection.recv(65536)
-        connection.close()
-        deadline = time.monotonic() + 15
-        while time.monotonic() < deadline:
-            status = up.http.get("/v1/status").json()
-            if log.exists() and "STOP" in log.read_text() and not status["engine"]["running"]:
-                break
-            if moment == "at once" and not log.exists() and not status["requests"] and time.monotonic() > deadline - 14:
-                break
-            time.sleep(0.02)
-        assert up.http.get("/v1/status").json()["requests"] == 0
-        assert up.http.get("/v1/status").json()["engine"]["running"] == 0
-
-
-def test_silence_gets_keep_alive_comments() -> None:
-    with running(ServerSettings(keep_alive_s=0.05), prompt_s=1.0) as up:
-        text = chat(up, stream=True).text
-        assert text.count(": keep-alive") >= 2
-        assert sse(text)[-1] == "[DONE]"
