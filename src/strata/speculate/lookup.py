@@ -1,61 +1,69 @@
 """Drafts from the conversation itself: where its last tokens stood before, what followed may follow again. Pure.
 
-An index of every run of `GRAM` tokens leads to the places where it ended last. Of those the one whose past agrees
-longest with the present is gone on from (the latest among equals): copying, quoting and editing repeat long runs.
+An index of every run of `GRAM` tokens leads to the place where it ended last, and each place to the one before it. Of
+those the one whose past agrees longest with the present is gone on from (the latest among equals): copying, quoting and
+editing repeat long runs. It is told of and asked for every token, so numbers are all that it makes.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from strata.speculate.drafter import Ask, Proposal
 
 GRAM = 3
 """Tokens that must agree at least."""
 PLACES = 8
-"""Places that are kept of each run: the latest."""
+"""Places of a run that are looked at: the latest."""
 LONGEST = 32
 """A longer agreement says no more."""
 DOUBT = 4
 """Tokens of agreement at which a draft is taken to be as likely right as wrong."""
+BITS = 32
+"""Of a token, in the number that stands for a run."""
+BEFORE = (1 << BITS * (GRAM - 1)) - 1
+"""The tokens of a run that one more is put behind."""
 
 
-@dataclass(slots=True)
 class SuffixIndex:
     """One growing sequence and its runs."""
 
-    tokens: list[int] = field(default_factory=list)
-    ends: dict[tuple[int, ...], list[int]] = field(default_factory=dict)
-    """Run -> positions after it, increasing."""
+    def __init__(self) -> None:
+        self.tokens: list[int] = []
+        self.run = 0
+        """The last GRAM - 1 tokens as one number."""
+        self.last: dict[int, int] = {}
+        """Run -> the place after its last one."""
+        self.earlier: list[int] = []
+        """Of the place after each token, the one before it with the same run; 0 where there is none."""
 
     def extend(self, tokens: Sequence[int]) -> None:
         """Append `tokens`."""
-        text = self.tokens
+        text, last, earlier, run = self.tokens, self.last, self.earlier, self.run
         for token in tokens:
+            run = (run & BEFORE) << BITS | token
             text.append(token)
-            if len(text) >= GRAM:
-                places = self.ends.setdefault(tuple(text[-GRAM:]), [])
-                places.append(len(text))
-                if len(places) > PLACES:
-                    del places[0]
+            earlier.append(last.get(run, 0))
+            last[run] = len(text)
+        self.run = run
 
     def find(self, pending: int) -> tuple[int, int]:
         """(position after the best earlier place of the sequence's end with `pending`, tokens that agree); (0, 0) when
         there is none.
         """
-        places = self.ends.get((*self.tokens[1 - GRAM :], pending))
-        if places is None:  # the rule, with every token: nothing else may cost anything then
+        place = self.last.get((self.run & BEFORE) << BITS | pending, 0)
+        if not place:  # the rule, with every token: nothing else may cost anything then
             return 0, 0
         now = [*self.tokens[-LONGEST:], pending]
-        best, longest = 0, 0
-        for place in reversed(places):
+        best, longest, left = 0, GRAM - 1, PLACES
+        while place and left:
             agree = self._agreement(now, place)
             if agree > longest:
                 best, longest = place, agree
-        return best, longest
+            place, left = self.earlier[place - 1], left - 1
+        return (best, longest) if best else (0, 0)
 
     def _agreement(self, now: Sequence[int], place: int) -> int:
-        most = min(len(now), place, LONGEST)
-        count = GRAM
+        """Counted from the first token on: the numbers of the first runs have less in them than tokens."""
+        most, count = min(len(now), place, LONGEST), 0
         while count < most and now[-1 - count] == self.tokens[place - 1 - count]:
             count += 1
         return count
