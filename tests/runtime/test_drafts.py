@@ -454,12 +454,12 @@ def test_a_head_that_does_not_pay_rests_and_what_it_missed_is_not_taken_for_read
     name = "qwen4_exp"
     runner, ids = runner_of(name), (oracle(name).ids * 3)[:80]
     chooser, head = runner.drafts.chooser, runner.drafts.head
-    chooser.rest.rests = True
+    chooser.costly.rest.rests = True
     runner.seat(0, ids[:70], SamplingParams(), 120)
     read(runner, 0, ids[:70])
     assert not head.knows(0) and not head.steps.recorded
     runner.release(0)
-    chooser.rest.rests = False
+    chooser.costly.rest.rests = False
     assert runner.seat(1, ids[:75], SamplingParams(), 120).tokens == 70
     assert not head.knows(1)
     assert runner.seat(2, ids[40:70], SamplingParams(), 120).tokens == 0

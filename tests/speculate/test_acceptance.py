@@ -12,7 +12,7 @@ from strata.speculate.acceptance import Acceptance
 def test_before_anything_is_known_priors_and_the_drafters_word_count():
     acceptance = Acceptance((0.7, 0.4))
     assert [acceptance.expected(0, depth) for depth in (1, 2, 3, 40)] == pytest.approx([0.7, 0.4, 0.4, 0.4])
-    assert acceptance.chance(0, 1, 0.9) == pytest.approx(0.9)
+    assert acceptance.chances(0, (0.9,)) == pytest.approx((0.9,))
     assert acceptance.chances(0, (0.5, 0.5, 0.8)) == pytest.approx((0.5, 0.25, 0.2))
     assert acceptance.chances(0, (0.5, 0.5, 0.3, 1.0)) == pytest.approx((0.5, 0.25))
 
@@ -24,7 +24,7 @@ def test_shares_are_learned_whatever_the_drafter_says(rate, seed):
     for _ in range(400):
         acceptance.observe(2, (0.99,), int(draws.random() < rate))
     assert acceptance.expected(2, 1) == pytest.approx(rate, abs=0.25)
-    assert acceptance.chance(2, 1, 0.99) == pytest.approx(rate, abs=0.25)
+    assert sum(acceptance.chances(2, (0.99,))) == pytest.approx(rate, abs=0.25)
     # A new sequence begins with what all taught.
     assert acceptance.expected(7, 1) == pytest.approx(rate, abs=0.2)
 

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from strata.speculate.chooser import COSTLY_MOST, PATIENCE, Chooser
+from strata.speculate.chooser import Chooser
+from strata.speculate.costly import MOST, PATIENCE
 from strata.speculate.costs import Costs, Routing
 from strata.speculate.drafter import Proposal, Spent
 from strata.speculate.lookup import LookupDrafter
@@ -100,10 +101,10 @@ def test_what_does_not_pay_is_tried_now_and_then_and_comes_back():
     told = Told()
     chooser = chooser_of(told)
     run(chooser, 0.0)
-    before, chooser.rest = len(told.asked), Rest(balance=1e9)
+    before, chooser.costly.rest = len(told.asked), Rest(balance=1e9)
     run(chooser, 0.0, 200)
     assert 2 <= len(told.asked) - before <= 200 // PATIENCE
-    chooser.rest = Rest()
+    chooser.costly.rest = Rest()
     assert sum(run(chooser, 0.95, 400)) / 200 > 1
 
 
@@ -112,7 +113,7 @@ def test_a_drafter_that_only_costs_stops_reading_within_a_sequence():
     told = Told(spent=Spent(0.5, 0.0, 0))
     chooser = chooser_of(told)
     run(chooser, 0.0, 400)
-    assert chooser.rest.rests and not told.told
+    assert chooser.costly.rest.rests and not told.told
     asked = len(told.asked)
     assert 0.5 * asked <= START + 1
     run(chooser, 0.0, 400)
@@ -120,17 +121,17 @@ def test_a_drafter_that_only_costs_stops_reading_within_a_sequence():
     told = Told(spent=Spent(0.01, 0.0, 0))
     chooser = chooser_of(told)
     run(chooser, 0.9, 400)
-    assert not chooser.rest.rests and chooser.rest.balance > START
+    assert not chooser.costly.rest.rests and chooser.costly.rest.balance > START
 
 
 def test_a_drafter_that_rests_is_neither_told_nor_asked():
     told = Told()
     chooser = chooser_of(told)
-    chooser.rest.rests = True
+    chooser.costly.rest.rests = True
     assert set(run(chooser, 0.9)) == {0}
     assert not told.told and not told.asked
     fixed = chooser_of(told, fixed=2)
-    fixed.rest.rests = True
+    fixed.costly.rest.rests = True
     assert set(run(fixed, 0.9)) == {2}
 
 
@@ -142,8 +143,8 @@ def test_a_fixed_depth_is_kept_whatever_it_costs():
 
 def test_caps_hold():
     chooser = chooser_of(Told(), steps=dict.fromkeys(range(1, 200), 1.0))
-    for cap in (1, 2, COSTLY_MOST, 16):
-        assert set(run(chooser, 1.0, 40, cap)) == {min(cap, COSTLY_MOST)}
+    for cap in (1, 2, MOST, 16):
+        assert set(run(chooser, 1.0, 40, cap)) == {min(cap, MOST)}
 
 
 def test_several_slots_share_the_rows_by_what_they_bring():

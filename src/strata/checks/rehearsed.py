@@ -21,14 +21,16 @@ class Rehearsed:
         self.seed = seed
         self.told: dict[int, int] = {}
         """By slot: how long its sequence is."""
-        self.known: dict[int, list[tuple[int, ...]]] = {}
-        """By slot: the texts that its sequence is the beginning of."""
+        self.known: dict[int, list[int]] = {}
+        """By slot: numbers of the texts that its sequence is the beginning of."""
+        self.made: dict[tuple[int, int, int], Proposal] = {}
+        """By number of a text, position and depth: what asks for it measures drafts, and not how long it takes."""
 
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.begin`."""
         self.told[slot] = 0
         start = tuple(tokens)
-        self.known[slot] = [text for text in self.texts if text[: len(start)] == start]
+        self.known[slot] = [i for i, text in enumerate(self.texts) if text[: len(start)] == start]
 
     def rest(self, slot: int) -> None:
         """See `Drafter.rest`."""
@@ -43,7 +45,7 @@ class Rehearsed:
         if slot in self.told:
             first, new = self.told[slot], tuple(tokens)
             self.told[slot] = stop = first + len(new)
-            self.known[slot] = [text for text in self.known[slot] if text[first:stop] == new]
+            self.known[slot] = [i for i in self.known[slot] if self.texts[i][first:stop] == new]
 
     def forget(self, slot: int) -> None:
         """See `Drafter.forget`."""
@@ -55,14 +57,15 @@ class Rehearsed:
         found = {}
         for slot, ask in asks.items():
             at = self.told[slot]
-            text = next((text for text in self.known[slot] if text[at : at + 1] == (ask.pending,)), ())
-            if len(text) > at + 1:
-                found[slot] = self._drafts(text, at + 1, ask.depth)
+            number = next((i for i in self.known[slot] if self.texts[i][at : at + 1] == (ask.pending,)), None)
+            if number is not None and len(self.texts[number]) > at + 1:
+                key = (number, at + 1, ask.depth)
+                found[slot] = self.made.get(key) or self.made.setdefault(key, self._drafts(*key))
         return found
 
-    def _drafts(self, text: Sequence[int], at: int, depth: int) -> Proposal:
+    def _drafts(self, number: int, at: int, depth: int) -> Proposal:
         tokens, sure = [], []
-        for i, token in enumerate(text[at : at + depth]):
+        for i, token in enumerate(self.texts[number][at : at + depth]):
             rate = self.rates[min(i, len(self.rates) - 1)]
             right = uniform(self.seed, (at + i) * 64 + i) < rate
             tokens.append(token if right else (token + 1) % self.vocabulary)

@@ -16,6 +16,8 @@ SLOT_WEIGHT = 8.0
 """Checked drafts that those of all sequences count for, against those of one."""
 FADE = 0.97
 """What a checked draft counts for after the next one."""
+ALL_FADE = 1 - (1 - FADE) / 8
+"""The same among those of all sequences."""
 LEAST = 0.1
 """Drafts with a smaller chance are not worth a thought."""
 DEPTHS = 16
@@ -39,22 +41,29 @@ class Rate:
         return (self.right + prior * weight) / (self.seen + weight)
 
 
+def rates(count: int) -> list[Rate]:
+    """Of `count` things of which nothing is known."""
+    return [Rate() for _ in range(count)]
+
+
 @dataclass(slots=True)
 class Rates:
     """By what is known before a draft is made (its depth), and after (its confidence too)."""
 
-    by_depth: dict[int, Rate] = field(default_factory=lambda: defaultdict(Rate))
-    by_confidence: dict[tuple[bool, int], Rate] = field(default_factory=lambda: defaultdict(Rate))
+    by_depth: list[Rate] = field(default_factory=lambda: rates(DEPTHS + 1))
+    by_confidence: list[Rate] = field(default_factory=lambda: rates(2 * BUCKETS))
+    """First drafts, then further ones."""
 
-    def add(self, depth: int, confidence: float, right: bool, fade: float) -> None:
-        """One checked draft."""
+    def add(self, depth: int, at: int, right: bool, fade: float) -> None:
+        """One checked draft of the bucket `at`."""
         self.by_depth[min(depth, DEPTHS)].add(right, fade)
-        self.by_confidence[bucket(depth, confidence)].add(right, fade)
+        self.by_confidence[at].add(right, fade)
 
 
-def bucket(depth: int, confidence: float) -> tuple[bool, int]:
+def bucket(depth: int, confidence: float) -> int:
     """Drafts that are counted together: first ones and further ones, by confidence."""
-    return depth > 1, min(BUCKETS - 1, int(confidence * BUCKETS))
+    at = int(confidence * BUCKETS)
+    return (at if at < BUCKETS else BUCKETS - 1) + (BUCKETS if depth > 1 else 0)
 
 
 class Acceptance:
@@ -88,17 +97,13 @@ class Acceptance:
             found.append(chance)
         return found
 
-    def chance(self, slot: int, depth: int, confidence: float) -> float:
-        """The same for a draft that was made."""
-        at = bucket(depth, confidence)
-        common = self.all.by_confidence[at].estimate(confidence, ALL_WEIGHT)
-        return self.slots[slot].by_confidence[at].estimate(common, SLOT_WEIGHT)
-
     def chances(self, slot: int, confidence: Sequence[float]) -> tuple[float, ...]:
-        """The chance of every draft of a proposal that all up to it are right, as long as it is LEAST or more."""
+        """Of every draft the chance that it and all before it are right, as long as that is LEAST or more."""
+        everywhere, here = self.all.by_confidence, self.slots[slot].by_confidence
         product, found = 1.0, []
         for depth, sure in enumerate(confidence, 1):
-            product *= self.chance(slot, depth, sure)
+            at = bucket(depth, sure)
+            product *= here[at].estimate(everywhere[at].estimate(sure, ALL_WEIGHT), SLOT_WEIGHT)
             if product < LEAST:
                 break
             found.append(product)
@@ -106,11 +111,12 @@ class Acceptance:
 
     def observe(self, slot: int, confidence: Sequence[float], accepted: int) -> None:
         """Drafts of these confidences were made, and the first `accepted` of them turned out right."""
+        everywhere, here = self.all, self.slots[slot]
         for depth, sure in enumerate(confidence[: accepted + 1], 1):
-            right = depth <= accepted
-            self.all.add(depth, sure, right, 1 - (1 - FADE) / 8)
-            self.slots[slot].add(depth, sure, right, FADE)
+            right, at = depth <= accepted, bucket(depth, sure)
+            everywhere.add(depth, at, right, ALL_FADE)
+            here.add(depth, at, right, FADE)
 
     def values(self) -> Mapping[str, object]:
         """Plain values: the share of right drafts by depth, of all sequences."""
-        return {str(d): round(r.right / r.seen, 3) for d, r in sorted(self.all.by_depth.items()) if r.seen}
+        return {str(d): round(r.right / r.seen, 3) for d, r in enumerate(self.all.by_depth) if r.seen}

@@ -1,35 +1,27 @@
 """Which drafts are worth checking in the next step: every drafter is asked, the most expected tokens per second win.
 
-A drafter that costs nothing to speak of (lookup) is asked first. One that runs a model (`costly`) is asked where more
-is to be expected of it, and goes on as long as a further draft is likely to bring more than its time. Then the rows of
-the step are given to drafts by depth.best_depths. What was proposed is compared with what came, also when it was not
-checked: so what is not used now is known when it becomes worth it. Pure.
+A drafter that costs nothing to speak of (lookup) is asked first. One that runs a model (costly.py) is asked where more
+is to be expected of it. Then the rows of the step are given to drafts by depth.best_depths. What was proposed is
+compared with what came, also when it was not checked: so what is not used now is known when it becomes worth it. Pure.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 
 from strata.speculate.acceptance import Acceptance
+from strata.speculate.costly import MARGIN, Costly, gain
 from strata.speculate.costs import Costs
-from strata.speculate.depth import Chances, Depths, best_depths, chain
-from strata.speculate.drafter import Ask, Drafter, Proposal
+from strata.speculate.depth import Chances, Depths, best_depths
+from strata.speculate.drafter import Ask, Drafter
 from strata.speculate.offer import Counts, Found, Offer, common
 from strata.speculate.rest import Rest
 from strata.speculate.trials import Trials
 
 CHEAP_MOST = 16
 """Drafts of one slot at most."""
-COSTLY_MOST = 5
-PATIENCE = 8
-"""Steps, or more, after which a costly drafter that does not pay is tried again."""
-TRIAL_SHARE = 0.01
-"""Of the time, that such trials may take."""
-MARGIN = 1.03
-"""What drafts must promise over doing without: they also cost what no step shows."""
 MARGIN_TOGETHER = 1.15
-"""The same where several slots decode: whoever ends sooner leaves the others with fewer to share a step with."""
+"""What drafts must promise over doing without where several slots decode: whoever ends sooner leaves the others with
+fewer to share a step with."""
 
 
 class Chooser:
@@ -43,16 +35,13 @@ class Chooser:
         """
         self.drafters = dict(drafters)
         self.costs = costs
-        self.costly = costly
         self.fixed = fixed
-        self.cheap = [name for name in drafters if name != costly]
+        self.cheap = {name: drafter for name, drafter in drafters.items() if name != costly}
         self.acceptance = {name: Acceptance((0.7, 0.6, 0.5) if name == costly else (0.5,)) for name in drafters}
         self.counts = {name: Counts() for name in drafters}
-        self.idle: dict[int, int] = {}
-        """By slot: steps without the costly drafter."""
-        self.rest = Rest()
-        self.reading: set[int] = set()
-        """Slots whose sequences the costly drafter reads along with."""
+        self.costly: Costly | None = None
+        if costly is not None:
+            self.costly = Costly(costly, drafters[costly], self.acceptance[costly], costs)
         self.trials = Trials()
         self.offers: defaultdict[int, Offer] = defaultdict(Offer)
         self.last: Depths | None = None
@@ -63,13 +52,10 @@ class Chooser:
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.begin`."""
         self.forget(slot)
-        self.idle[slot] = 0
-        for name, drafter in self.drafters.items():
-            if name == self.costly and self.fixed is None and not self.rest.reads_next():
-                drafter.rest(slot)
-            else:
-                drafter.begin(slot, tokens)
-                self.reading |= {slot} if name == self.costly else set()
+        for drafter in self.cheap.values():
+            drafter.begin(slot, tokens)
+        if self.costly is not None:
+            self.costly.begin(slot, tokens, always=self.fixed is not None)
 
     def extend(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.extend`."""
@@ -79,12 +65,12 @@ class Chooser:
     def forget(self, slot: int) -> None:
         """See `Drafter.forget`."""
         self.offers.pop(slot, None)
-        self.idle.pop(slot, None)
-        self.reading.discard(slot)
         for acceptance in self.acceptance.values():
             acceptance.forget(slot)
         for drafter in self.drafters.values():
             drafter.forget(slot)
+        if self.costly is not None:
+            self.costly.forget(slot)
 
     # --- before a step ---------------------------------------------------------------------------------------
 
@@ -93,166 +79,87 @@ class Chooser:
 
         `pending` are their newest tokens, which the drafters have not been told of.
         """
-        self.offers.clear()
-        best = self._ask_cheap(caps, pending)
+        if self.offers:
+            self.offers.clear()
+        best, costly = self._ask_cheap(caps, pending), self.costly
         if self.fixed is not None:
-            return self._fixed(caps, pending, best)
-        if not best and not self.reading:
+            return self._fixed(self.fixed, caps, pending, best)
+        reads = costly is not None and bool(costly.reading)
+        if not best and not reads:
             self.last = None
             return {}
-        plain = Depths({}, float(len(caps)), self.costs.step_s(len(caps)))
-        self._pay(plain)
-        known = [] if self.costly is None else [s for s in caps if self.drafters[self.costly].knows(s)]
-        costly = self._costly_slots(known, caps, best, plain)
-        for slot, proposal in self._ask_costly(costly, pending, plain).items():
-            if slot in best and self._gain(best[slot], plain) >= self._gain((self.costly or "", proposal, slot), plain):
-                continue
-            best[slot] = (self.costly or "", proposal, slot)
-        chances = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
-        self.last = self._best(len(caps), chances, plain)
-        rows = sum(self.last.drafts.values())
-        row = (self.costs.step_s(len(caps) + rows) / plain.seconds - 1) / rows if rows else 0.0
-        for slot in self.last.drafts:
-            self.offers[slot].row, self.offers[slot].token = row, 1 / len(caps)
-        return {slot: self._offer(best[slot], count) for slot, count in self.last.drafts.items()}
-
-    def _pay(self, plain: Depths) -> None:
-        """Take the costly drafter's time off its account, and what no clock of it shows; when that is empty it stops
-        reading at once.
-        """
-        if self.costly is None or self.fixed is not None or not self.reading:
-            return
-        drafter = self.drafters[self.costly]
-        if self.rest.add(1 - MARGIN - drafter.took() / plain.seconds):
-            for slot in self.reading:
-                drafter.rest(slot)
-            self.reading.clear()
-
-    def _best(self, slots: int, chances: Chances, plain: Depths) -> Depths:
-        """By what steps cost; or a trial of more rows than were ever run, where that might be better still."""
-        margin = MARGIN if slots == 1 else MARGIN_TOGETHER
-        best = best_depths(slots, chances, self.costs.step_s)
-        if best.rate <= margin * plain.rate:
-            best = plain
-        self.trials.step()
-        if slots + sum(map(len, chances.values())) <= self.costs.most_known():
-            return best
-        hoped = best_depths(slots, chances, self.costs.hoped_s)
-        rows = slots + sum(hoped.drafts.values())
-        if hoped.rate <= margin * best.rate or rows <= self.costs.most_known():
-            return best
-        seconds = self.costs.step_s(rows)
-        return replace(hoped, seconds=seconds) if self.trials.take(seconds / plain.seconds - 1) else best
-
-    def _offer(self, found: Found, count: int) -> tuple[int, ...]:
-        name, proposal, slot = found
-        offer = self.offers[slot]
-        offer.source, offer.checked = name, min(count, len(proposal.tokens))
-        return proposal.tokens[:count]
+        slots = len(caps)
+        plain = Depths({}, float(slots), self.costs.step_s(slots))
+        if costly is not None and reads:
+            costly.pay(plain.seconds)
+            row = plain.rate * (self.costs.step_s(slots + 1) - plain.seconds)
+            for slot, proposal in costly.propose(caps, pending, best, row).items():
+                self.offers[slot].made[costly.name] = proposal
+                chances = costly.acceptance.chances(slot, proposal.confidence)[: caps[slot]]
+                if slot not in best or gain(best[slot].chances, row) < gain(chances, row):
+                    best[slot] = Found(costly.name, proposal, chances)
+        self.last = self._best(slots, {slot: found.chances for slot, found in best.items()}, plain)
+        return self._offered(self.last, best, plain)
 
     def _ask_cheap(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, Found]:
         """The best proposal of each slot that costs nothing."""
         best: dict[int, Found] = {}
-        for name in self.cheap:
-            asks = {slot: Ask(pending[slot], min(cap, CHEAP_MOST), _always) for slot, cap in caps.items()}
-            for slot, proposal in self.drafters[name].propose(asks).items():
+        asks = {slot: Ask(pending[slot], min(cap, CHEAP_MOST), _always) for slot, cap in caps.items()}
+        for name, drafter in self.cheap.items():
+            for slot, proposal in drafter.propose(asks).items():
                 self.offers[slot].made[name] = proposal
-                found = (name, proposal, slot)
-                if slot in best and sum(self._chances(found)) <= sum(self._chances(best[slot])):
-                    continue
-                best[slot] = found
+                chances = self.acceptance[name].chances(slot, proposal.confidence)[: caps[slot]]
+                if slot not in best or sum(chances) > sum(best[slot].chances):
+                    best[slot] = Found(name, proposal, chances)
         return best
 
-    def _chances(self, found: Found) -> tuple[float, ...]:
-        name, proposal, slot = found
-        return self.acceptance[name].chances(slot, proposal.confidence)
+    def _best(self, slots: int, chances: Chances, plain: Depths) -> Depths:
+        """By what steps cost; or a trial of more rows than were ever run, where that might be better still."""
+        margin = MARGIN if slots == 1 else MARGIN_TOGETHER
+        best, most = best_depths(slots, chances, self.costs.step_s), self.costs.most_known()
+        if best.rate <= margin * plain.rate:
+            best = plain
+        self.trials.step()
+        if slots + sum(map(len, chances.values())) <= most:
+            return best
+        if most and self.costs.step_s(most) / plain.seconds - 1 > self.trials.left:
+            return best  # more rows cost no less, and so much is not left
+        hoped = best_depths(slots, chances, self.costs.hoped_s)
+        rows = slots + sum(hoped.drafts.values())
+        if hoped.rate <= margin * best.rate or rows <= most:
+            return best
+        seconds = self.costs.step_s(rows)
+        return hoped._replace(seconds=seconds) if self.trials.take(seconds / plain.seconds - 1) else best
 
-    def _row_tokens(self, plain: Depths) -> float:
-        """Tokens that one row more must bring, to pay."""
-        slots = round(plain.tokens)
-        return plain.rate * (self.costs.step_s(slots + 1) - self.costs.step_s(slots))
-
-    def _gain(self, found: Found, plain: Depths) -> float:
-        """Tokens that a proposal is expected to bring beyond what its rows cost."""
-        row = self._row_tokens(plain)
-        return sum(max(0.0, chance - row) for chance in self._chances(found))
-
-    def _costly_slots(
-        self, known: Sequence[int], caps: Mapping[int, int], best: Mapping[int, Found], plain: Depths
-    ) -> dict[int, int]:
-        """Slots for which the costly drafter is worth its time, with the depth it may go to; or is due for a trial."""
-        if not known:
+    def _offered(self, chosen: Depths, best: Mapping[int, Found], plain: Depths) -> dict[int, tuple[int, ...]]:
+        """The chosen drafts, and what each row and token of them is worth."""
+        if not chosen.drafts:
             return {}
-        expected = {slot: self._expected(slot, min(caps[slot], COSTLY_MOST)) for slot in known}
-        row, worth = self._row_tokens(plain), {}
-        for slot, chances in expected.items():
-            other = self._gain(best[slot], plain) if slot in best else 0.0
-            if sum(max(0.0, chance - row) for chance in chances) > other:
-                worth[slot] = chances
-        if worth:
-            cheap = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items() if slot not in worth}
-            with_it = max(
-                best_depths(
-                    len(caps),
-                    {**cheap, **{slot: chances[:depth] for slot, chances in worth.items()}},
-                    self.costs.step_s,
-                    self.costs.draft_s(depth),
-                ).rate
-                for depth in range(1, COSTLY_MOST + 1)
-            )
-            rest = {slot: self._chances(found)[: caps[slot]] for slot, found in best.items()}
-            if with_it <= MARGIN * best_depths(len(caps), rest, self.costs.step_s).rate:
-                worth = {}
-        due = self._due(set(known) - set(worth), plain)
-        return {slot: min(caps[slot], COSTLY_MOST) for slot in worth} | dict.fromkeys(due, 1)
+        slots, rows = round(plain.tokens), sum(chosen.drafts.values())
+        row = (self.costs.step_s(slots + rows) / plain.seconds - 1) / rows
+        for slot in chosen.drafts:
+            self.offers[slot].row, self.offers[slot].token = row, 1 / slots
+        return {slot: self._offer(slot, best[slot], count) for slot, count in chosen.drafts.items()}
 
-    def _expected(self, slot: int, depth: int) -> tuple[float, ...]:
-        assert self.costly is not None
-        return chain(self.acceptance[self.costly].expectations(slot, depth))
-
-    def _due(self, slots: set[int], plain: Depths) -> list[int]:
-        """Of the slots without the costly drafter those for which it is tried again: the text may have changed."""
-        wait = max(PATIENCE, self.costs.draft_s(1) / (TRIAL_SHARE * plain.seconds))
-        for slot in slots:
-            self.idle[slot] += 1
-        return [slot for slot in slots if self.idle[slot] >= wait]
-
-    def _ask_costly(self, depths: Mapping[int, int], pending: Mapping[int, int], plain: Depths) -> dict[int, Proposal]:
-        if not depths or self.costly is None:
-            return {}
-        name, drafter = self.costly, self.drafters[self.costly]
-        row = self._row_tokens(plain) + plain.rate * self.costs.draft_s(2) - plain.rate * self.costs.draft_s(1)
-
-        def goes_on(slot: int, confidence: Sequence[float]) -> bool:
-            acceptance = self.acceptance[name]
-            so_far = acceptance.chances(slot, confidence)
-            if len(so_far) < len(confidence):
-                return False
-            return so_far[-1] * acceptance.expected(slot, len(confidence) + 1) > row
-
-        asks = {slot: Ask(pending[slot], depth, partial(goes_on, slot)) for slot, depth in depths.items()}
-        found = drafter.propose(asks)
-        if (spent := drafter.spent()) is not None:
-            self.costs.observe_drafts(*spent)
-        for slot, proposal in found.items():
-            self.offers[slot].made[name] = proposal
-            self.idle[slot] = 0
-        return found
+    def _offer(self, slot: int, found: Found, count: int) -> tuple[int, ...]:
+        offer = self.offers[slot]
+        offer.source, offer.checked = found.drafter, min(count, len(found.proposal.tokens))
+        return found.proposal.tokens[:count]
 
     def _fixed(
-        self, caps: Mapping[int, int], pending: Mapping[int, int], best: Mapping[int, Found]
+        self, most: int, caps: Mapping[int, int], pending: Mapping[int, int], best: Mapping[int, Found]
     ) -> dict[int, tuple[int, ...]]:
         """As many drafts as there should be: looked up where that is nearly sure, else the costly drafter's."""
-        assert self.fixed is not None
-        depths = {slot: min(cap, self.fixed) for slot, cap in caps.items()}
-        chosen: dict[int, Found] = {s: f for s, f in best.items() if self.costly is None or f[1].confidence[0] >= 0.7}
-        left = {slot: Ask(pending[slot], depth, _always) for slot, depth in depths.items() if slot not in chosen}
+        depths = {slot: min(cap, most) for slot, cap in caps.items()}
+        chosen = {s: f for s, f in best.items() if self.costly is None or f.proposal.confidence[0] >= 0.7}
         if self.costly is not None:
-            known = {slot: ask for slot, ask in left.items() if self.drafters[self.costly].knows(slot)}
-            for slot, proposal in (self.drafters[self.costly].propose(known) if known else {}).items():
-                self.offers[slot].made[self.costly] = proposal
-                chosen[slot] = (self.costly, proposal, slot)
-        return {slot: self._offer(found, depths[slot]) for slot, found in chosen.items()}
+            name, drafter = self.costly.name, self.costly.drafter
+            left = [slot for slot in depths if slot not in chosen and drafter.knows(slot)]
+            asks = {slot: Ask(pending[slot], depths[slot], _always) for slot in left}
+            for slot, proposal in (drafter.propose(asks) if asks else {}).items():
+                self.offers[slot].made[name] = proposal
+                chosen[slot] = Found(name, proposal, ())
+        return {slot: self._offer(slot, found, depths[slot]) for slot, found in chosen.items()}
 
     # --- after a step ----------------------------------------------------------------------------------------
 
@@ -268,11 +175,12 @@ class Chooser:
         if offer.source:
             accepted = min(offer.checked, len(drawn) - 1)
             self.counts[offer.source].add(offer.checked, accepted)
-            if offer.source == self.costly:
-                self.rest.add(accepted * offer.token - offer.checked * offer.row)
+            if self.costly is not None and offer.source == self.costly.name:
+                self.costly.rest.add(accepted * offer.token - offer.checked * offer.row)
 
     def values(self) -> dict[str, object]:
         """Plain values: what was offered and accepted by drafter and depth, and what the choice goes by."""
+        rest = self.costly.rest if self.costly is not None else Rest()
         shape = {str(rows): round(self.costs.shape(rows), 3) for rows in sorted(self.costs.seen)}
         return {
             "depth": "auto" if self.fixed is None else self.fixed,
@@ -291,8 +199,8 @@ class Chooser:
                 "next_draft_ms": round(1000 * self.costs.more_s, 3),
                 "price_us": round(1e6 * self.costs.routing.price_s, 3),
             },
-            "rests": self.rest.rests,
-            "balance": round(self.rest.balance, 2),
+            "rests": rest.rests,
+            "balance": round(rest.balance, 2),
             "last": {} if self.last is None else {str(slot): count for slot, count in self.last.drafts.items()},
         }
 

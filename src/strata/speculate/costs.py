@@ -67,19 +67,29 @@ class Costs:
     drafted: int = 0
     fit: tuple[float, float, float] | None = None
     """(rows, shape, slope) of the line through what was learned, until more is."""
+    known_s: dict[int, float] = field(default_factory=dict)
+    """`step_s` by rows, until more is learned: it is asked again and again for one step."""
+    known_rows: int | None = None
+    """`most_known`, until more is learned."""
 
     def step_s(self, rows: int) -> float:
         """Seconds of a step of `rows` rows, prices included; of a unit base before any step ran."""
-        price = self.routing.price_s * self.routing.distinct(rows)
-        if self.fixed_s is not None:
-            return self.fixed_s[rows] + price
-        return (1.0 if self.base_s is None else self.base_s) * self.shape(rows) + price
+        known = self.known_s.get(rows)
+        if known is None:
+            price = self.routing.price_s * self.routing.distinct(rows)
+            if self.fixed_s is not None:
+                known = self.fixed_s[rows] + price
+            else:
+                known = (1.0 if self.base_s is None else self.base_s) * self.shape(rows) + price
+            self.known_s[rows] = known
+        return known
 
     def most_known(self) -> int:
         """The most rows of which something is known."""
-        if self.fixed_s is not None:
-            return max(self.fixed_s)
-        return max((rows for rows, seen in self.seen.items() if seen.weight >= KNOWN), default=0)
+        if self.known_rows is None:
+            learned = (rows for rows, seen in self.seen.items() if seen.weight >= KNOWN)
+            self.known_rows = max(learned if self.fixed_s is None else self.fixed_s, default=0)
+        return self.known_rows
 
     def hoped_s(self, rows: int) -> float:
         """The least that a step of more rows than are known may take: as long as one of those, but for prices."""
@@ -123,7 +133,8 @@ class Costs:
             self.base_s = seconds / self.line(rows)
         error = seconds / (self.base_s * self.shape(rows))
         error = min(max(error, 1 / SURPRISE), SURPRISE)
-        line, self.fit = self.line(rows), None
+        line, self.fit, self.known_rows = self.line(rows), None, None
+        self.known_s.clear()
         for other in self.seen.values():
             other.weight *= FADE
         known = self.seen.get(rows)

@@ -8,15 +8,15 @@ their chances (a slot's own chances never rise), and the step is ended where tha
 import heapq
 import itertools
 import operator
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 Chances = Mapping[int, Sequence[float]]
 """By slot: of every draft the chance that it and all before it are right; never rising."""
 
 
-@dataclass(frozen=True, slots=True)
-class Depths:
+class Depths(NamedTuple):
     """A choice, and what it is expected to give."""
 
     drafts: Mapping[int, int]
@@ -34,21 +34,24 @@ class Depths:
 
 def best_depths(slots: int, chances: Chances, step_s: Callable[[int], float], spent_s: float = 0.0) -> Depths:
     """The best choice for a step in which `slots` slots decode, which takes `step_s(rows)` after `spent_s` seconds."""
-    tokens = float(slots)
-    best = Depths({}, tokens, spent_s + step_s(slots))
+    tokens = best_tokens = float(slots)
+    best_s, best_count = spent_s + step_s(slots), 0
     heap = [(-chain[0], slot, 0) for slot, chain in chances.items() if chain]
     heapq.heapify(heap)
-    taken: dict[int, int] = {}
-    rows = slots
+    taken: list[int] = []
     while heap:
-        chance, slot, depth = heapq.heappop(heap)
-        taken[slot], rows, tokens = depth + 1, rows + 1, tokens - chance
-        seconds = spent_s + step_s(rows)
-        if tokens / seconds > best.rate:
-            best = Depths(dict(taken), tokens, seconds)
-        if depth + 1 < len(chances[slot]):
-            heapq.heappush(heap, (-chances[slot][depth + 1], slot, depth + 1))
-    return best
+        chance, slot, depth = heap[0]
+        following = chances[slot]
+        if depth + 1 < len(following):
+            heapq.heapreplace(heap, (-following[depth + 1], slot, depth + 1))
+        else:
+            heapq.heappop(heap)
+        taken.append(slot)
+        tokens -= chance
+        seconds = spent_s + step_s(slots + len(taken))
+        if tokens * best_s > best_tokens * seconds:
+            best_tokens, best_s, best_count = tokens, seconds, len(taken)
+    return Depths(dict(Counter(taken[:best_count])), best_tokens, best_s)
 
 
 def chain(chances: Sequence[float]) -> tuple[float, ...]:

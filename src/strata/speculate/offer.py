@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from strata.speculate.drafter import Proposal
 
-Found = tuple[str, Proposal, int]
-"""(drafter, its proposal, slot)"""
+
+class Found(NamedTuple):
+    """A proposal that may be checked."""
+
+    drafter: str
+    proposal: Proposal
+    chances: tuple[float, ...]
+    """Of its drafts, as far as they fit and are worth a thought: that it and all before it are right."""
 
 
 @dataclass(slots=True)
