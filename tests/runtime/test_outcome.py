@@ -15,6 +15,7 @@ from strata.kernels.views import DrawRows
 from strata.runtime.apart import Apart
 from strata.runtime.outcome import Outcome, needs_logits, wish_of
 from strata.runtime.runner import DeviceRunner
+from strata.runtime.steps import Scored, in_host_memory
 from strata.sampling.params import SamplingParams
 from strata.state.memory import HOST, Memory
 
@@ -113,6 +114,18 @@ def test_a_row_without_a_choice_is_said_as_on_the_host(ids, device, monkeypatch)
     monkeypatch.setattr(type(device.model), "head", lambda *given: honest(*given) * torch.nan)
     (result,) = device.step([Window(0, 0, tuple(ids[:3]), 1)])
     assert "logits at position 3: token 0 of 199 has nan" in result.error and not result.drawn
+
+
+@pytest.mark.parametrize("last", [np.nan, np.inf, -np.inf])
+def test_the_largest_of_all_rows_are_found_at_once_and_what_is_no_number_is_not_taken(last):
+    rows = np.random.default_rng(1).integers(0, 9, (4, 50)).astype(np.float32)
+    rows[3] = -np.inf
+    rows[3, 7] = last
+    logits = torch.from_numpy(rows)
+    outcome = Outcome(Scored(logits, None, logits, {}, in_host_memory(logits)), HOST)
+    found = [outcome.token(row, GREEDY) for row in range(4)]
+    assert found == [*(int(np.flatnonzero(row == row.max())[0]) for row in rows[:3]), None]
+    assert outcome.token(0, SAMPLED) is None and outcome.token(0, PENALISED) is None
 
 
 def test_what_needs_the_logits():

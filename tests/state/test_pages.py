@@ -30,6 +30,7 @@ def test_every_page_is_free_or_held_and_nobody_writes_into_a_shared_one(rewrites
         first = max(0, start - rewrites) // PAGE
         shared = [p for p in before[slot][first:] if sum(held.count(p) for held in before) + kept.count(p) > 1]
         missing = max(0, -(-tokens // PAGE) - len(before[slot])) + len(shared)
+        assert table.ready(slot, start, tokens) == (missing == 0)
         if what == "grow" and (-(-tokens // PAGE) > PER_SLOT or missing > len(table.free)):
             with pytest.raises(CapacityError):
                 table.grow(slot, start, tokens)

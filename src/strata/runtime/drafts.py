@@ -18,7 +18,7 @@ from strata.speculate.lookup import LookupDrafter
 from strata.state.sequence import SequenceStates
 
 HEAD = "mtp"
-SELDOM = 4
+SELDOM = 8
 """Of the steps before which nothing was proposed, one of so many is learned from: learning takes some of it, too."""
 FRESH = 16
 """Steps after which what is shown of drafts is counted anew."""
@@ -88,26 +88,25 @@ class Drafts:
         if self.head is not None:
             self.head.settle(slot)
 
-    def committed(self, window: Window, rows: torch.Tensor, drawn: Sequence[int]) -> None:
-        """The first tokens of a window are part of its slot's sequence now, as many as there are trunk `rows`."""
-        if self.chooser is None or not len(rows):
-            return
-        if self.head is not None:
-            self.head.take(window.slot, rows)
-        self.chooser.extend(window.slot, window.tokens[: len(rows)])
-        self.chooser.checked(window.slot, drawn)
+    def committed(self, window: Window, rows: torch.Tensor, first: int, count: int, drawn: Sequence[int]) -> None:
+        """The first `count` tokens of a window, one or more, are part of its slot's sequence now.
+
+        They left the trunk `rows` [T, width] from `first` on.
+        """
+        assert self.chooser is not None
+        slot = window.slot
+        if self.head is not None and self.head.knows(slot):
+            self.head.take(slot, rows[first : first + count])
+        self.chooser.extend(slot, window.tokens[:count])
+        self.chooser.checked(slot, drawn)
 
     def stepped(self, windows: Sequence[Window], seconds: float) -> None:
         """A recorded step of these windows took so long."""
         self.steps += 1
-        if self.chooser is not None and self.chooser.last is None and self.steps % SELDOM:
+        if self.chooser is None or (self.chooser.last is None and self.steps % SELDOM):
             return
-        if self.chooser is not None and all(window.score == len(window.tokens) for window in windows):
+        if all(window.score == len(window.tokens) for window in windows):
             self.chooser.costs.observe_step(sum(len(window.tokens) for window in windows), seconds)
-
-    def propose(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
-        """Drafts for the next step."""
-        return {} if self.chooser is None or not caps else self.chooser.propose(caps, pending)
 
     def status(self) -> Mapping[str, object]:
         """Plain values, at most a few steps old."""

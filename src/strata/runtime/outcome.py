@@ -1,5 +1,7 @@
 """What the host reads of a step: tokens that a device chose, and the logits of rows that need a look."""
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -22,9 +24,9 @@ class Outcome:
         self.rows = scored.rows
         self.routed = scored.routed
         self.tokens: list[int] | None = None if scored.tokens is None else scored.tokens.tolist()
-        self.host: npt.NDArray[np.float32] | None = None
-        if self.logits.device.type == "cpu":
-            self.host = self.logits.numpy()
+        self.host = scored.host
+        self.largest: list[int] | None = None
+        """Of each row, once one was asked for."""
         if self.tokens is None:
             memory.wait()
 
@@ -39,10 +41,23 @@ class Outcome:
         return self.host
 
     def token(self, number: int, params: SamplingParams) -> int | None:
-        """The row's token, where it was chosen as `params` say; None where the host has to, or to say why it cannot."""
-        if self.tokens is None or needs_logits(params) or self.tokens[number] < 0:
+        """The row's token, where it was chosen as `params` say or is the largest.
+
+        None where the host has to draw it, or to say why it cannot.
+        """
+        if needs_logits(params):
             return None
-        return self.tokens[number]
+        if self.tokens is None:
+            return None if params.temperature else self.greedy(number)
+        return None if self.tokens[number] < 0 else self.tokens[number]
+
+    def greedy(self, number: int) -> int | None:
+        """The row's largest logit, looked for in all rows at once; None when it is no number."""
+        rows = self.all()
+        if self.largest is None:
+            self.largest = rows.argmax(axis=1).tolist()
+        token = self.largest[number]
+        return token if math.isfinite(rows[number, token]) else None
 
 
 def on_host(tensor: torch.Tensor) -> npt.NDArray[np.float32]:

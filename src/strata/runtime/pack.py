@@ -56,14 +56,18 @@ class StepInputs:
         self.block = memory.mirror(shape.rows + 3 * shape.scored + -(-small // 2), dtype=torch.int64)
         self.host = divided(self.block.host, shape)
         self.tokens, self.rows, self.scored, self.draws = divided(self.block.device, shape)
+        rows, held = self.host.rows, self.host.rows.held
+        self.columns = (self.host.tokens.numpy(), rows.slot.numpy(), rows.position.numpy())
+        """What `fill` writes to of every row, and below of every window and scored row."""
+        self.segments, self.held = rows.segments.numpy(), None if held is None else held.numpy()
+        self.scored_rows = self.host.scored.numpy()
+        self.wished = [getattr(self.host.draws, name).numpy() for name in Wish._fields]
 
     def fill(self, windows: Sequence[Window], wishes: Sequence[Wish] = (), held: Sequence[bool] = ()) -> None:
         """Take the step's windows; rows come in their order. They must have the shape; `wishes` are of scored rows,
         `held` of windows, where the step is journaled.
         """
-        tokens, scored = self.host.tokens.numpy(), self.host.scored.numpy()
-        slot, position = self.host.rows.slot.numpy(), self.host.rows.position.numpy()
-        segments = self.host.rows.segments.numpy()
+        (tokens, slot, position), segments, scored = self.columns, self.segments, self.scored_rows
         first = found = 0
         for i, w in enumerate(windows):
             stop = first + len(w.tokens)
@@ -73,10 +77,10 @@ class StepInputs:
             segments[i] = (w.slot, first, len(w.tokens))
             scored[found : found + w.score] = range(stop - w.score, stop)
             first, found = stop, found + w.score
-        if self.host.rows.held is not None:
-            self.host.rows.held.numpy()[:] = held
-        for name, column in zip(Wish._fields, zip(*wishes, strict=True), strict=False):
-            getattr(self.host.draws, name).numpy()[:] = column
+        if self.held is not None:
+            self.held[:] = held
+        for column, values in zip(self.wished, zip(*wishes, strict=True), strict=False):
+            column[:] = values
         self.block.publish()
 
 

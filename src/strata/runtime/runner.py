@@ -192,12 +192,16 @@ class DeviceRunner:
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """See `Runner.draft`."""
-        proposed = self.drafts.propose(caps, {slot: self.seats[slot].pending for slot in caps})
-        for slot in caps:
-            self.seats[slot].back_to(0)
-            mask = self.seats[slot].mask
-            if mask is not None and slot in proposed:
-                proposed[slot] = proposed[slot][: mask.fitting(proposed[slot])]
+        if self.drafts.chooser is None or not caps:
+            return {}
+        seats = {slot: self.seats[slot] for slot in caps}
+        proposed = self.drafts.chooser.propose(caps, {slot: seat.pending for slot, seat in seats.items()})
+        for slot, seat in seats.items():
+            if seat.mask is None:
+                continue
+            seat.back_to(0)
+            if slot in proposed:
+                proposed[slot] = proposed[slot][: seat.mask.fitting(proposed[slot])]
         return {slot: tokens for slot, tokens in proposed.items() if tokens}
 
     def draft_token(
@@ -255,16 +259,17 @@ class DeviceRunner:
             if slot in failed:
                 results.append(Stepped(slot, (), 0, failed[slot]))
             else:
-                self._committed(window, outcome.rows[row : row + kept[slot]], drawn[slot])
+                self._committed(window, outcome.rows, row, kept[slot], drawn[slot])
                 results.append(Stepped(slot, drawn[slot], self.states.length[slot]))
             row += len(window.tokens)
         self.spent.commit += time.perf_counter_ns() - drew
         return results
 
-    def _committed(self, window: Window, rows: torch.Tensor, drawn: Sequence[Drawn]) -> None:
-        """The window's first tokens, which left these trunk rows, belong to its slot's sequence now."""
+    def _committed(self, window: Window, rows: torch.Tensor, first: int, count: int, drawn: Sequence[Drawn]) -> None:
+        """The window's first `count` tokens are of its slot's sequence; they left the trunk `rows` from `first` on."""
         slot = window.slot
-        self.drafts.committed(window, rows, [each.token for each in drawn])
+        if self.drafts.chooser is not None and count:
+            self.drafts.committed(window, rows, first, count, [each.token for each in drawn])
         opens = bool(drawn) and drawn[-1].token in self.seats[slot].openers
         if self.cache.keeps(slot, self.states.length[slot], opens):
             self.drafts.settle(slot)

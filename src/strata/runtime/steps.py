@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from strata.core.window import Window
@@ -40,6 +42,8 @@ class Scored:
     """[T, ...]: the trunk's residual of all rows."""
     routed: Mapping[int, torch.Tensor]
     """By layer, int32 [T, k]: the experts that the rows chose."""
+    host: npt.NDArray[np.float32] | None
+    """The logits for the host, where they lie in its memory: made once for all steps of a shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +154,15 @@ class Steps:
         residual = rows = self.model.trunk(batch)
         if not shape.scored:
             empty = torch.empty(0, self.model.shape.vocabulary, device=self.states.memory.device)
-            return Scored(empty, None, rows, routed)
+            return Scored(empty, None, rows, routed, in_host_memory(empty))
         if shape.scored < shape.rows:
             residual = self.ops.take_rows(residual, inputs.scored)
         logits = self.model.head(residual, batch)
         tokens = self.ops.draw(logits, inputs.draws)
         batch.close("draw")
-        return Scored(logits, tokens, rows, routed)
+        return Scored(logits, tokens, rows, routed, in_host_memory(logits))
+
+
+def in_host_memory(logits: torch.Tensor) -> npt.NDArray[np.float32] | None:
+    """The same memory, if the host can read it."""
+    return logits.numpy() if logits.device.type == "cpu" else None

@@ -65,6 +65,11 @@ class PageTable:
         """Pages that `grow` would take."""
         return len(self._shared(slot, start)) + max(0, self.count(tokens) - len(self.held[slot]))
 
+    def ready(self, slot: int, start: int, tokens: int) -> bool:
+        """Whether `grow` would take nothing, as with most steps."""
+        held, first = self.held[slot], self.first_written(start)
+        return self.count(tokens) <= len(held) and all(self.holders[page] == 1 for page in held[first:])
+
     def claim(self, slot: int, start: int, tokens: int, most: int = 0) -> None:
         """Promise the slot what it takes to write positions `start` to `tokens`, until it is emptied.
 

@@ -162,6 +162,8 @@ class SequenceStates:
 
     def _grow(self, slot: int, start: int, stop: int) -> None:
         """Pages of its own for positions `start` to `stop`; what lies on shared ones is copied first."""
+        if self.pages.ready(slot, start, stop):
+            return
         self.reclaim(self.pages.wanted(slot, start, stop))
         taken = self.pages.grow(slot, start, stop)
         copies = [(page.page, page.copy_of) for page in taken if page.copy_of is not None]
