@@ -136,8 +136,10 @@ def test_o_086_reasoning_is_free_and_the_form_begins_after_it(up: Running, strea
     assert closed["finish_reason"] == "stop", "reasoning leaves room for the answer"
     jsonschema.validate(json.loads(closed["message"]["content"]), SCHEMA)
     free = {**think, "response_format": {"type": "text"}, "regex": "(yes|no)"}
-    cut = chat(up, **free, max_tokens=5)
-    assert (cut["message"]["content"], cut["finish_reason"]) == ("", "length")
+    in_time = chat(up, **free, max_tokens=12)
+    assert in_time["message"]["content"] in ("yes", "no") and in_time["finish_reason"] == "stop"
+    cut = chat(up, **free, max_tokens=2)
+    assert (cut["message"]["content"], cut["finish_reason"]) == ("", "length"), "too short for any answer"
 
 
 def test_a_budget_of_reasoning_closes_it(up: Running) -> None:
@@ -191,6 +193,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"thinking_budget": -1}, "thinking_budget"),
     ({"response_format": form(SCHEMA), "max_tokens": 9}, "max_tokens"),
     ({"response_format": form(SCHEMA), "max_completion_tokens": 9}, "max_completion_tokens"),
+    ({"tools": TOOLS, "tool_choice": "required", "max_tokens": 9}, "max_tokens"),
 ]  # fmt: skip
 
 
@@ -220,6 +223,56 @@ def test_json_ends_before_the_length_cuts_it(up: Running, most: int) -> None:
     text = {"prompt": "A cat:", "json_schema": schema, "max_tokens": most, "temperature": 1, "seed": 1}
     whole = up.http.post("/v1/completions", json=text).json()["choices"][0]
     assert whole["finish_reason"] == "stop" and json.loads(whole["text"])
+
+
+LONG_CALL: list[Any] = [
+    {"type": "function", "function": {"name": "note", "parameters": {"type": "object", "properties": {
+        "text": {"type": "string"}, "marks": {"type": "array", "items": {"type": "string"}}}, "required": ["text"]}}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "note"}}])
+def test_a_forced_call_ends_before_the_length_cuts_it(up: Running, choice: Any, stream: bool) -> None:
+    """Text without an end, and calls without an end, several at once, with drafts, thinking first or not."""
+
+    def ask(seed: int) -> tuple[str, list[Any], int]:
+        made = up.client(openai.OpenAI, "/v1").chat.completions.create(
+            model="demo", messages=ASK, tools=LONG_CALL, tool_choice=choice, seed=seed, temperature=1, stream=stream,
+            max_tokens=60, extra_body={"chat_template_kwargs": {"enable_thinking": seed == 2}},
+            **({"stream_options": {"include_usage": True}} if stream else {}),
+        )  # fmt: skip
+        if not stream:
+            calls = [call.function for call in made.choices[0].message.tool_calls]
+            return made.choices[0].finish_reason, calls, made.usage.completion_tokens
+        chunks = list(made)
+        parts = [call for chunk in chunks if chunk.choices for call in chunk.choices[0].delta.tool_calls or ()]
+        calls = [part.function for part in parts if part.function.name]
+        for call, index in zip(calls, sorted({part.index for part in parts}), strict=True):
+            call.arguments = "".join(part.function.arguments or "" for part in parts if part.index == index)
+        return chunks[-2].choices[0].finish_reason, calls, chunks[-1].usage.completion_tokens
+
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(ask, range(3)))
+    for reason, calls, tokens in found:
+        assert reason == "tool_calls" and calls and tokens <= 60
+        for call in calls:
+            jsonschema.validate(json.loads(call.arguments), LONG_CALL[0]["function"]["parameters"])
+    assert found == [ask(seed) for seed in range(3)] or not stream, "company changes nothing"
+
+
+def test_regular_expressions_and_grammars_end_in_time_where_an_end_is_found(up: Running) -> None:
+    pattern = r"([a-z ]+, ){2}and [a-z ]+\."
+    for seed in range(3):
+        found = chat(up, regex=pattern, max_tokens=20, seed=seed)
+        assert found["finish_reason"] == "stop" and re.fullmatch(pattern, found["message"]["content"])
+    grammar = 'root ::= "(" part ("+" part)* ")"\npart ::= [0-9]+ | "(" part ")"'
+    found = chat(up, grammar=grammar, max_tokens=20)
+    assert found["finish_reason"] == "stop" and found["message"]["content"].count("(") == found["message"][
+        "content"
+    ].count(")")
+    blind = r"[a-z]*([a-c][x-z]){4}[a-z]*\."
+    assert chat(up, regex=blind, max_tokens=12)["finish_reason"] == "length", "no end is found: it is cut, and says so"
 
 
 def test_without_strict_what_cannot_be_enforced_does_not_count(up: Running) -> None:

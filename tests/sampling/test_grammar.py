@@ -29,11 +29,14 @@ STOP, SIZE = 0, len(PIECES) + 3
 """A row of logits is longer than the vocabulary."""
 
 
+LONGER = sorted(range(258, len(PIECES)), key=lambda token: -len(PIECES[token]))
+
+
 def encode(text: str) -> list[int]:
     """Longest pieces first."""
     data, ids = text.encode(), []
     while data:
-        ids.append(max((i for i, p in enumerate(PIECES) if i > 1 and data.startswith(p)), key=lambda i: len(PIECES[i])))
+        ids.append(next((token for token in LONGER if data.startswith(PIECES[token])), 2 + data[0]))
         data = data[len(PIECES[ids[-1]]) :]
     return ids
 

@@ -81,3 +81,9 @@ class ToolDialect:
     parser: Callable[[Sequence[Tool]], CallParser]
     grammar: Callable[[Sequence[Tool], bool], str]
     """Lark rules in which `calls` is one of these tools called (or, with True, several calls)."""
+    after_name: str
+    """What follows a tool's name."""
+    closings: tuple[str, ...] = ()
+    """What ends the text of an argument, and a call."""
+    marks: str = "<"
+    """Characters beside those of JSON with which more may begin than what was written last."""

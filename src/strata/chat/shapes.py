@@ -10,15 +10,17 @@ from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import any_to_lark
 
 from strata.chat.calls import Tool, ToolDialect
-from strata.chat.json_text import spaced
+from strata.chat.json_text import NO_PARAMETERS, spaced
 from strata.chat.narrowed import known_draft, narrowed, without_patterns
 from strata.chat.reasoning import CLOSE, OPEN
 from strata.core.errors import RequestError
 from strata.sampling.constraint import Constraint
+from strata.sampling.smallest import least_of
 
 Thinking = Literal["no", "open", "may"]
 """Whether an answer reasons first: not at all, the prompt has begun to, or it may begin itself."""
 
+JSON_MARKS = '{}[],:"'
 _THOUGHT = f'thought[suffix="{CLOSE}"]: /(?s:.*)/\ngap: /\\n{{0,4}}/\n'
 _STARTS: Mapping[Thinking, str] = {
     "no": "start: body\n",
@@ -33,14 +35,20 @@ class Shape:
 
     rules: str
     others: Sequence[Mapping[str, Any]] = ()
-    json: bool = False
-    """It is JSON and nothing else, so that it can be brought to its end in time."""
+    ends: Literal["never", "tried", "surely"] = "tried"
+    """Whether answers are brought to their end in time: not at all, where a way is found, or so that a length which is
+    too short for any answer can be refused.
+    """
+    marks: str = ""
+    closings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """See Constraint for these three."""
 
 
 def of_schema(schema: Mapping[str, Any] | bool, strict: bool) -> Shape:
     """JSON that fits a schema; without `strict` keywords that no grammar can follow do not count."""
     made = spaced(known_draft(schema), strict)
-    return Shape("body: @json\n", ({"name": "json", "json_schema": made},), json=True)
+    return Shape("body: @json\n", ({"name": "json", "json_schema": made},), ends="surely", marks=JSON_MARKS)
 
 
 def of_loose_schema(schema: Mapping[str, Any] | bool) -> tuple[Shape, ...]:
@@ -96,7 +104,10 @@ def of_grammar(text: str) -> Shape:
 
 def of_calls(dialect: ToolDialect, tools: Sequence[Tool], several: bool) -> Shape:
     """One call of one of these tools, or several."""
-    return Shape("body: calls\n" + dialect.grammar(tools, several) + "\n")
+    smallest = sorted(tools, key=lambda tool: least_of(tool.parameters or NO_PARAMETERS))
+    names = tuple(f"{tool.name}{dialect.after_name}" for tool in smallest)
+    rules = "body: calls\n" + dialect.grammar(tools, several) + "\n"
+    return Shape(rules, ends="surely", marks=JSON_MARKS + dialect.marks, closings=dialect.closings, names=names)
 
 
 def of_strict_calls(dialect: ToolDialect, tools: Sequence[Tool], several: bool) -> Shape:
@@ -106,13 +117,20 @@ def of_strict_calls(dialect: ToolDialect, tools: Sequence[Tool], several: bool) 
     # The call's own opener is what `before` ends with.
     rules = dialect.grammar(tools, False).replace(opener[:-1], '"')
     text = "tail: /(?s:.*)/\n"
-    return Shape(f"body: (before calls){'*' if several else '?'} tail\n{before}{text}{rules}\n")
+    return Shape(f"body: (before calls){'*' if several else '?'} tail\n{before}{text}{rules}\n", ends="never")
 
 
 def either(first: Shape, second: Shape) -> Shape:
     """One or the other."""
     rules = first.rules.replace("body:", "first:", 1) + second.rules.replace("body:", "second:", 1)
-    return Shape("body: first | second\n" + rules, (*first.others, *second.others))
+    return Shape(
+        "body: first | second\n" + rules,
+        (*first.others, *second.others),
+        ends=first.ends if first.ends == second.ends else "tried",
+        marks=first.marks + second.marks if first.marks and second.marks else "",
+        closings=(*first.closings, *second.closings),
+        names=(*first.names, *second.names),
+    )
 
 
 def constraint(
@@ -120,14 +138,22 @@ def constraint(
 ) -> Constraint | None:
     """What a request carries; None when nothing is asked for. A `budget` counts tokens of reasoning.
 
-    JSON is brought to its end within the `most` tokens that the answer may have.
+    It is brought to its end within the `most` tokens that the answer may have, as far as its shape can be.
     """
     budget = None if thinking == "no" else budget
     if shape is None:
         return None if budget is None else Constraint(budget=budget, opened=thinking == "open")
     outer = {"name": "answer", "lark_grammar": "%llguidance {}\n" + _STARTS[thinking] + shape.rules}
     grammar = json.dumps({"grammars": [outer, *shape.others]}, ensure_ascii=False)
-    return Constraint(grammar, budget, most=most if shape.json else None, opened=thinking == "open")
+    return Constraint(
+        grammar,
+        budget,
+        most=None if shape.ends == "never" else most or None,
+        opened=thinking == "open",
+        marks=shape.marks,
+        closings=shape.closings,
+        names=shape.names,
+    )
 
 
 _VALUES = frozenset(("pattern", "$ref", "type", "format"))

@@ -22,6 +22,12 @@ class Constraint:
     """What is written to end it."""
     most: int | None = None
     """Tokens of the answer, its stop included, within which it is brought to its end; None: it takes what it takes."""
+    marks: str = ""
+    """Text is free but for these characters, which may commit an answer to more; empty: any may."""
+    closings: tuple[str, ...] = ()
+    """What ends free text, and calls: where one fits, it leads to the end."""
+    names: tuple[str, ...] = ()
+    """What may be written where there is a choice of names: the first that fits leads to the nearest end."""
     opened: bool = True
     """The prompt has begun the reasoning; else the answer does, or has none, by beginning with `open`."""
     open: str = "<think>"
@@ -44,10 +50,11 @@ def read_constraint(word: str) -> Constraint:
     """The constraint of a protocol line's word; ValueError for anything else."""
     try:
         fields = json.loads(base64.b64decode(word, altchars=b"-_", validate=True))
-        made = Constraint(**fields)
+        lists = {name: tuple(fields[name]) for name in ("closings", "names") if name in fields}
+        made = Constraint(**{**fields, **lists})
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise ValueError("expected a constraint (base64url of a JSON object)") from error
-    texts = (made.grammar, made.close, made.closing, made.open)
+    texts = (made.grammar, made.close, made.closing, made.open, made.marks, *made.closings, *made.names)
     whole = isinstance(made.budget, int | None) and isinstance(made.most, int | None) and isinstance(made.opened, bool)
     if not whole or not all(isinstance(text, str) for text in texts):
         raise ValueError("a constraint has texts and a whole number")

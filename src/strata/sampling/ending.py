@@ -22,14 +22,15 @@ class Closers:
 
     def __init__(self, pieces: Sequence[bytes], control: frozenset[int], stops: Sequence[int], size: int) -> None:
         """`pieces`: the bytes of every token; `size`: ids of the vocabulary."""
-        flags = np.zeros((5, size), dtype=np.bool_)
-        self.letters, self.brackets, self.quotes, self.separators, self.structural = flags
+        flags = np.zeros((4, size), dtype=np.bool_)
+        self.letters, self.brackets, self.quotes, self.separators = flags
         self.lengths = np.zeros(size, dtype=np.int64)
         """How much of a string that has to go on they are: words, then other characters, white space last."""
         self.single: dict[str, int] = {}
         """Printable ASCII characters."""
         self.stops = frozenset(stops)
         self.pieces = pieces
+        self._having: dict[str, Flags] = {}
         for token, piece in enumerate(pieces):
             if token in control or not piece:
                 continue
@@ -37,12 +38,34 @@ class Closers:
             self.brackets[token] = not piece.strip(b"]}")
             self.quotes[token] = piece == b'"'
             self.separators[token] = piece in (b",", b":")
-            self.structural[token] = any(mark in piece for mark in b'{}[],:"')
             self.lengths[token] = _worth(piece)
             if len(piece) == 1 and 32 <= piece[0] < 127:
                 self.single[piece.decode()] = token
         self.exits = self.brackets | self.quotes | self.separators
         """What ends a value, or begins the next thing after one."""
+
+    def having(self, marks: str) -> Flags:
+        """Tokens that contain one of these characters; all, if there are none."""
+        if marks not in self._having:
+            codes = set(marks.encode())
+            flags = np.zeros(self.letters.size, dtype=np.bool_)
+            flags[: len(self.pieces)] = [not codes or not codes.isdisjoint(piece) for piece in self.pieces]
+            self._having[marks] = flags
+        return self._having[marks]
+
+    def likely(self, allowed: Flags) -> list[int]:
+        """Single characters to try: all where they are few, else some of each kind."""
+        found = [(letter, token) for letter, token in self.single.items() if allowed[token]]
+        if len(found) > 2 * len(_LIKELY):
+            found = [(letter, token) for letter, token in found if letter in _LIKELY]
+        return [token for letter, token in sorted(found, key=lambda item: _order(item[0]))]
+
+    def longest(self, allowed: Flags) -> int | None:
+        """The token that takes a string furthest; None where there is none."""
+        lengths = np.where(allowed, self.lengths, -1)
+        lengths[list(self.stops)] = -1
+        token = int(np.argmax(lengths))
+        return token if lengths[token] >= 0 else None
 
 
 def _worth(piece: bytes) -> int:
@@ -80,14 +103,14 @@ class ShortestEnd:
     """Finds short ways to an end of one grammar's answers. The same state always gives the same way."""
 
     def __init__(
-        self, closers: Closers, names: Sequence[str], closing: str, encode: Callable[[str], list[int]]
+        self, closers: Closers, names: Sequence[str], closings: Sequence[str], encode: Callable[[str], list[int]]
     ) -> None:
-        """`names`: of members that objects must have, and other likely strings, up to their closing quote; `closing`:
-        what ends reasoning.
+        """`names`: of tools, of members that objects must have, and other likely strings, up to what ends them;
+        `closings`: what ends reasoning, and other free text. The first that fits is taken.
         """
         self._closers = closers
-        self._names = sorted(map(encode, names), key=len)
-        self._closing = encode(closing)
+        self._names = [encode(name) for name in names]
+        self._closings = [encode(closing) for closing in closings]
         self._encode = encode
 
     def path(self, matcher: LLMatcher, limit: int) -> tuple[int, ...] | None:
@@ -122,9 +145,10 @@ class ShortestEnd:
     def _choice(self, walk: _Walk, known: _Known) -> Sequence[int]:
         """What to write where several tokens may come; none: there is nothing."""
         closers = self._closers
-        if self._fits(walk, self._closing):
-            return self._closing
         seen = walk.matcher.compute_bitmask()
+        for closing in self._closings:
+            if self._fits(walk, closing) and _changes(walk.matcher, closing, seen):
+                return closing
         allowed = flags_of(seen, closers.letters.size)
         inside = bool((allowed & closers.letters).any())
         for each in (closers.quotes,) if inside else (closers.brackets, closers.quotes, closers.separators):
@@ -142,10 +166,8 @@ class ShortestEnd:
         if self._fits(walk, way):
             known.taken[seen, way] += 1
             return way
-        longest = np.where(allowed, closers.lengths, -1)
-        longest[list(closers.stops)] = -1
-        token = int(np.argmax(longest))
-        return [token] if longest[token] >= 0 else []
+        longest = closers.longest(allowed)
+        return [] if longest is None else [longest]
 
     def _way_out(self, matcher: LLMatcher, exits: Flags, tired: Collection[tuple[int, ...]]) -> tuple[int, ...]:
         """The fewest characters after which one of `exits` may come, or the end, and which are not `tired`; none where
@@ -160,7 +182,7 @@ class ShortestEnd:
             if not left:
                 break
             state, made, trail = left.popleft()
-            for token in self._likely(flags_of(trail[-1], exits.size)):
+            for token in self._closers.likely(flags_of(trail[-1], exits.size)):
                 ahead = state.deep_copy()
                 if not ahead.consume_token(token):
                     continue
@@ -176,12 +198,11 @@ class ShortestEnd:
                     left.append((ahead, [*made, token], longer))
         return ()
 
-    def _likely(self, allowed: Flags) -> list[int]:
-        """Single characters to try: all where they are few, else some of each kind."""
-        found = [(letter, token) for letter, token in self._closers.single.items() if allowed[token]]
-        if len(found) > 2 * len(_LIKELY):
-            found = [(letter, token) for letter, token in found if letter in _LIKELY]
-        return [token for letter, token in sorted(found, key=lambda item: _order(item[0]))]
+
+def _changes(matcher: LLMatcher, tokens: Sequence[int], seen: bytes) -> bool:
+    """Whether other tokens than those `seen` may come after these: in free text they would be more of it."""
+    ahead = matcher.deep_copy()
+    return ahead.consume_tokens(list(tokens)) and bytes(ahead.compute_bitmask()) != seen
 
 
 def _order(letter: str) -> tuple[int, str]:

@@ -132,8 +132,8 @@ class MaskMaker:
         self._source = vocabulary
         self._size = size
         self._known: tuple[Vocabulary, LLTokenizer, Closers] | None = None
-        self._compiled: OrderedDict[tuple[str, str], _Compiled] = OrderedDict()
-        """By grammar, and what ends reasoning where ends are known."""
+        self._compiled: OrderedDict[tuple[object, ...], _Compiled] = OrderedDict()
+        """By grammar, and what leads to ends where they are known."""
         self._lock = threading.Lock()
 
     def prepare(self, constraint: Constraint) -> None:
@@ -174,7 +174,8 @@ class MaskMaker:
 
     def _grammar(self, constraint: Constraint) -> _Compiled:
         vocabulary, tokenizer, closers = self._vocabulary()
-        key = constraint.grammar, "" if constraint.most is None else constraint.closing
+        ways = (constraint.closing, constraint.marks, constraint.closings, constraint.names)
+        key = (constraint.grammar, () if constraint.most is None else ways)
         with self._lock:
             if key in self._compiled:
                 self._compiled.move_to_end(key)

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-NEVER = 1 << 30
-"""Characters of what has no instance, or none that ends."""
+from strata.sampling.sizes import NEVER
+
 PASSES = 32
 """How often sizes are carried outwards: through so many references, one within the other."""
 _KINDS: Mapping[str, int] = {"null": 4, "boolean": 4, "integer": 1, "number": 1, "string": 2, "array": 2, "object": 2}
@@ -116,13 +116,9 @@ def _width(pattern: Any) -> int:
     return len(plain)
 
 
-def schemas_of(grammar: str) -> list[Any]:
-    """The JSON schemas in a grammar of several; none in one of another form."""
-    try:
-        found = json.loads(grammar)["grammars"]
-        return [each["json_schema"] for each in found if "json_schema" in each]
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return []
+def least_of(schema: Any) -> int:
+    """Characters of the smallest instance of a whole schema."""
+    return Smallest(schema).of(schema)
 
 
 def required_of(schema: Mapping[str, Any]) -> list[str]:

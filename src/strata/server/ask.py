@@ -110,9 +110,9 @@ async def _constraint(
     made, checked = None, Checked("")
     for shape in shapes:
         made = constraint(shape, thinking, ask.budget, most)
-        if made is None or not made.grammar:
+        if shape is None or made is None:
             return made
-        checked = await served.grammars.check(made)
+        checked = await served.grammars.check(made, shape.ends == "surely")
         if not checked.complaint:
             break
     if checked.complaint and ask.form is not None and not ask.toolbox.forced():

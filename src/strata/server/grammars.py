@@ -36,12 +36,12 @@ class GrammarChecker:
         self._child: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
 
-    async def check(self, asked: Constraint) -> Checked:
-        """Compile the grammar of `asked`, and look for a short answer where it has to end in time."""
+    async def check(self, asked: Constraint, short: bool = True) -> Checked:
+        """Compile the grammar of `asked`, and look for a `short` answer where it has to end in time."""
         if len(asked.grammar) > LARGEST:
             return Checked(f"it is too large: {len(asked.grammar)} characters, at most {LARGEST}")
         # The same for every length and budget.
-        most = None if asked.most is None else 1
+        most = None if asked.most is None or not short else 1
         word = replace(asked, budget=None, most=most).written()
         if word in self._known:
             self._known.move_to_end(word)

@@ -138,7 +138,7 @@ async def constraint_of(form: Format | None, served: ServedModel, most: int | No
     complaint = ""
     for shape in form.shapes:
         made = constraint(shape, "no", None, most)
-        checked = await served.grammars.check(made) if made is not None else Checked("")
+        checked = await served.grammars.check(made, shape.ends == "surely") if made is not None else Checked("")
         if not checked.complaint:
             check_length(checked.short, served.conversation.tokenizer, most, "max_tokens")
             return made

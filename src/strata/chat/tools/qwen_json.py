@@ -120,4 +120,4 @@ def grammar(tools: Sequence[Tool], several: bool) -> str:
     return "\n".join([f"calls: call {more}", f"call: {names}", *rules])
 
 
-DIALECT = ToolDialect("qwen_json", '"arguments"', OPEN, parser, grammar)
+DIALECT = ToolDialect("qwen_json", '"arguments"', OPEN, parser, grammar, after_name='"')

@@ -16,6 +16,8 @@ _END = re.compile(r"\s*</function>\s*(?:</tool_call>)?")
 _VALUE_END = re.compile(r"\n?</parameter>(?=\s*(?:<parameter=[^<>\n]+>|</function>))")
 _CLOSED = re.compile(r"\n?</parameter>\s*$")
 _TEXTS = frozenset(("string",))
+_CLOSINGS = ("\n</parameter>", f"</function>\n{CLOSE}", f"/function>\n{CLOSE}")
+"""The last where its bracket was all that could come."""
 LONGEST_HEAD = 1 << 12
 """Characters after which something that is no call yet is taken for text."""
 _TAIL = len("\n</parameter>\n\n\n\n<parameter=") + 256
@@ -219,4 +221,4 @@ def _inlined(kind: Any, schema: Mapping[str, Any]) -> Any:
     return {**shared, **kind} if shared and isinstance(kind, Mapping) else kind
 
 
-DIALECT = ToolDialect("qwen_xml", "<function=", OPEN, parser, grammar)
+DIALECT = ToolDialect("qwen_xml", "<function=", OPEN, parser, grammar, ">", _CLOSINGS, "<>\n")
