@@ -17,7 +17,8 @@ from strata.core.errors import StrataError
 from strata.core.log import Log
 from strata.server import anthropic_messages, openai_chat, openai_completions, openai_responses
 from strata.server.body import read_fields, read_object
-from strata.server.coming import Coming, ask
+from strata.server.client_watch import ClientGoneError, ClientWatch
+from strata.server.coming import coming
 from strata.server.control import Control
 from strata.server.dialect import Dialect, Work
 from strata.server.errors import ApiError, as_api_error
@@ -29,7 +30,7 @@ from strata.server.models import Models
 from strata.server.pages import page_routes
 from strata.server.request_log import HEADER, RequestLog, record_of
 from strata.server.settings import ServerSettings
-from strata.server.stream import ClientGoneError, EventStream, unless_gone
+from strata.server.stream import EventStream
 from strata.server.tokens import DetokenizeFields, TokenizeFields, detokenize, tokenize
 
 EARLY_ERROR_S = 0.5
@@ -69,15 +70,15 @@ class Api:
 
         work = await read(model.context)
         again = read if model.context is None else None
-        with ExitStack() as stack:
-            timer = partial(self._metrics.timer, record)
-            answers = Coming(ask(self._models, model, work, again, timer), len(work.jobs))
-            stack.callback(answers.close)
+        with ExitStack() as held:
+            held.enter_context(ClientWatch(request.receive))
+            answers = await coming(self._models, model, work, again, partial(self._metrics.timer, record))
+            held.callback(answers.close)
             if not work.stream:
-                return JSONResponse(work.writer.whole(await unless_gone(request.receive, answers.collect())))
-            first = await unless_gone(request.receive, answers.next(EARLY_ERROR_S))
-            stack.pop_all()  # from here on they are the stream's to close
-            return EventStream(answers, first, work.writer, self._settings.keep_alive_s)
+                return JSONResponse(work.writer.whole(await answers.collect()))
+            first = await answers.next(EARLY_ERROR_S)
+            # From here on both are the stream's, which the same task writes.
+            return EventStream(answers, first, work.writer, self._settings.keep_alive_s, held.pop_all())
 
     async def count_tokens(self, request: Request) -> Response:
         """POST /v1/messages/count_tokens."""

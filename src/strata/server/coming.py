@@ -2,9 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
 
 from strata.chat.events import Delta, Done
 from strata.engine.request import DeadlineError
@@ -56,35 +55,50 @@ def shortened(job: Job, waited_s: float) -> Job:
 class Coming:
     """Answers that may have to wait for their model first. Whoever makes it closes it."""
 
-    def __init__(self, asked: Coroutine[Any, Any, Answers], count: int) -> None:
+    def __init__(self, count: int, asked: "Answers | asyncio.Task[Answers]") -> None:
+        """`count` answers, or the task that asks for them."""
         self.count = count
-        self._asked = asyncio.ensure_future(asked)
-        self._answers: Answers | None = None
+        self._asked = asked
 
     @property
     def over(self) -> bool:
         """Every answer has had its Done."""
-        return self._answers is not None and self._answers.over
+        return isinstance(self._asked, Answers) and self._asked.over
 
     async def next(self, wait_s: float | None = None) -> Lot:
         """See Answers.next; raises, too, why the engine could not be asked."""
-        if self._answers is None:
+        if not isinstance(self._asked, Answers):
             began_s = time.monotonic()
             done, _ = await asyncio.wait({self._asked}, timeout=wait_s)
             if not done:
                 return []
-            self._answers = self._asked.result()
+            self._asked = self._asked.result()
             wait_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began_s))
-        return await self._answers.next(wait_s)
+        return await self._asked.next(wait_s)
 
     async def collect(self) -> list[tuple[list[Delta], Done]]:
         """See Answers.collect."""
-        self._answers = await self._asked
-        return await self._answers.collect()
+        if not isinstance(self._asked, Answers):
+            self._asked = await self._asked
+        return await self._asked.collect()
 
     def close(self) -> None:
         """End what is still under way, or is waited for."""
-        if not self._asked.done():
+        if isinstance(self._asked, Answers):
+            self._asked.close()
+        elif not self._asked.done():
             self._asked.cancel()
         elif not self._asked.cancelled() and self._asked.exception() is None:
             self._asked.result().close()
+
+
+async def coming(
+    models: Models,
+    model: Model,
+    work: Work,
+    again: Callable[[int], Awaitable[Work]] | None,
+    timer: Callable[[], AnswerTimer],
+) -> Coming:
+    """The answers of `work`: asked for here and now when `model` need not be waited for, else by a task."""
+    asking = ask(models, model, work, again, timer)
+    return Coming(len(work.jobs), await asking if models.passes(model) else asyncio.create_task(asking))

@@ -115,6 +115,10 @@ class Models:
         """See Catalog.find."""
         return self.catalog.find(asked, self.usual)
 
+    def passes(self, model: Model) -> bool:
+        """Whether a request for `model` need not wait for anything before it uses the engine."""
+        return model is self._loader.model and not (self._turns or self._changing)
+
     def require_engine(self) -> EngineProcess:
         """The process that answers now; EngineAwayError when there is none."""
         if self.engine is None:
@@ -134,7 +138,7 @@ class Models:
         self._used.set()
         if model.failure:
             raise cannot_load(model)
-        if model is self._loader.model and not (self._turns or self._changing):
+        if self.passes(model):
             self._holds += 1
         else:
             if len(self._turns) >= self.terms.queue_limit:

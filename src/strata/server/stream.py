@@ -1,44 +1,17 @@
-"""Answers as a stream with keep-alive comments, and work that ends when its client leaves."""
+"""Answers as a stream with keep-alive comments."""
 
-import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import ExitStack, suppress
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strata.core.errors import StrataError
 from strata.server.answers import Lot
+from strata.server.client_watch import ClientGoneError
 from strata.server.coming import Coming
 from strata.server.dialect import Writer
 from strata.server.errors import ApiError, as_api_error
 from strata.server.sse import KEEP_ALIVE
-
-T = TypeVar("T")
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-class ClientGoneError(Exception):
-    """The client left before its answer."""
-
-
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`; when the client leaves first, `work` is cancelled and ClientGoneError raised."""
-    task = asyncio.ensure_future(work)
-    watcher = asyncio.ensure_future(_gone(receive))
-    try:
-        await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGoneError
-        return task.result()
-    finally:
-        for one in (task, watcher):
-            one.cancel()
-        await asyncio.gather(task, watcher, return_exceptions=True)
 
 
 class EventStream(Response):
@@ -46,24 +19,21 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, answers: Coming, first: Lot, writer: Writer, keep_alive_s: float) -> None:
-        """`first` was taken from `answers` already, which are closed here at the end, however it comes."""
+    def __init__(self, answers: Coming, first: Lot, writer: Writer, keep_alive_s: float, held: ExitStack) -> None:
+        """`first` was taken from `answers` already; `held` is closed at the end, however it comes."""
         self.status_code = 200
         self.background = None
         self._answers = answers
         self._first = first
         self._writer = writer
         self._keep_alive_s = keep_alive_s
+        self._held = held
         self.init_headers({"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Until the last event, or until the client leaves."""
-        try:
-            await unless_gone(receive, self._write(send))
-        except ClientGoneError:
-            pass  # nobody is left to be told
-        finally:
-            self._answers.close()
+        with suppress(ClientGoneError), self._held:  # nobody is left to be told
+            await self._write(send)
 
     async def _write(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
