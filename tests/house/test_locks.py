@@ -120,9 +120,12 @@ def declared() -> set[str]:
 WITH_TORCH = {"cuda"}
 """What torch's CUDA builds bring: imported only where one of them is."""
 
+BEHIND = {"httptools"}
+"""What a library takes up where it is there, and must have here: uvicorn's reader of HTTP."""
+
 
 def test_what_is_imported_is_what_is_declared() -> None:
-    assert imported(ROOT / "src") - WITH_TORCH == declared()
+    assert imported(ROOT / "src") - WITH_TORCH == declared() - BEHIND
 
 
 def test_an_undeclared_import_is_found(tmp_path: Path) -> None:

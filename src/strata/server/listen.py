@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 
 from strata.core.errors import UsageError
 from strata.core.log import Log
+from strata.server.http_protocol import HttpProtocol
 from strata.server.models import Models
 from strata.server.settings import ServerSettings
 
@@ -53,6 +54,7 @@ class Listener(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
+                http=HttpProtocol,
                 log_level="error",
                 access_log=False,
                 backlog=BACKLOG,
