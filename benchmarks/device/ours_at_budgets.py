@@ -77,8 +77,8 @@ class Budgets:
                 sys.stdout.flush()
                 if line["counts"]:
                     break
-                # Frames come in whole blocks: less than what was rounded up changes nothing.
-                spare[limit.kind] = spare.get(limit.kind, 0) + more + max(0, arena_mib - asked)
+                # What experts leave of a budget must be taken from it first.
+                spare[limit.kind] = spare.get(limit.kind, 0) + more + max(0, asked - arena_mib)
 
     def resize(self, mib: int | None) -> int:
         """Give experts so much VRAM (None: all that they need) -> MiB that they have."""

@@ -73,7 +73,17 @@ def test_mistakes_are_named():
 def test_a_dropped_block_number_serves_again():
     f = frames(3)
     f.drop_block(1)
-    assert f.blocks == [0, 2] and f.add_block() == 1 and f.blocks == [0, 1, 2]
+    assert sorted(f.blocks) == [0, 2] and f.add_block(5 * ALIGNMENT) == 1 and sorted(f.blocks) == [0, 1, 2]
+    assert f.nbytes == 2 * BLOCK + 5 * ALIGNMENT
+
+
+@pytest.mark.parametrize("budget", range(0, 3 * BLOCK, 100))
+def test_blocks_fill_a_budget_but_for_less_than_eight_experts(budget):
+    f, largest = frames(0), ALIGNMENT + 1
+    while nbytes := f.next_block(budget, largest):
+        f.add_block(nbytes)
+    assert budget - (8 * 2 * ALIGNMENT if budget >= 2 * ALIGNMENT else budget + 1) < f.nbytes <= budget
+    assert sum(nbytes != BLOCK for nbytes in f.blocks.values()) <= 1
 
 
 class Life(RuleBasedStateMachine):
@@ -106,15 +116,15 @@ class Life(RuleBasedStateMachine):
             self.frames.give(owner)
             assert self.frames.take(owner, size) is not None
 
-    @rule()
-    def add(self):
+    @rule(alignments=st.integers(1, 16))
+    def add(self, alignments):
         if len(self.frames.blocks) < 4:
-            self.frames.add_block()
+            self.frames.add_block(alignments * ALIGNMENT)
 
     @precondition(lambda self: self.frames.blocks)
     @rule(data=st.data())
     def drop(self, data):
-        block = data.draw(st.sampled_from(self.frames.blocks))
+        block = data.draw(st.sampled_from(sorted(self.frames.blocks)))
         for owner in self.frames.owners(block):
             self.frames.give(owner)
         self.frames.drop_block(block)
@@ -124,9 +134,9 @@ class Life(RuleBasedStateMachine):
         if not hasattr(self, "frames"):
             return
         runs = [*self.frames.held.values(), *(r for rs in self.frames.free.values() for r in rs)]
-        for block in self.frames.blocks:
+        for block, nbytes in self.frames.blocks.items():
             here = sorted(r for r in runs if r.block == block)
-            assert here[0].offset == 0 and here[-1].end == BLOCK
+            assert here[0].offset == 0 and here[-1].end == nbytes
             assert all(a.end == b.offset for a, b in pairwise(here))
         assert sum(r.nbytes for r in runs) == self.frames.nbytes
         assert self.frames.used_bytes == sum(f.nbytes for f in self.frames.held.values())

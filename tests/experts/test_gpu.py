@@ -11,6 +11,7 @@ from kernels.product_cases import activations, bank_of, differing, native
 from models.made import oracle
 from strata.core.errors import EngineError
 from strata.experts.adaptive import AdaptSettings
+from strata.experts.cache import Vram
 from strata.experts.gpu import GpuExperts
 from strata.experts.measure import measured
 from strata.experts.placing import TYPICAL_RATES, Sizes, emulated, place_experts
@@ -19,7 +20,7 @@ from strata.kernels.host_device import HostDevice
 from strata.kernels.rendezvous.naive import Way, place
 from strata.kernels.views import ExpertBank
 from strata.store.experts import ExpertStore
-from strata.store.pinned import PinnedStore
+from strata.store.pinned import PinnedStore, plain_memory
 
 ARCHITECTURES = ("qwen3_moe", "qwen3_next", "qwen3_5_moe", "qwen4_exp")
 HIDDEN, WIDTH, EXPERTS, TOP_K = 96, 64, 8, 3
@@ -204,11 +205,27 @@ def test_vram_is_given_back_and_taken_again(store, closing):
     for budget in (full // 2, 0, full // 2, full):
         found = experts.resize(budget)
         assert full // 2 - experts.cache.frames.block_bytes <= found <= budget if budget else found == 0
-        assert len(experts.cache.blocks) * experts.cache.frames.block_bytes == found
+        assert sum(memory.nbytes for memory in experts.cache.blocks.values()) == found
         for layer, y in zip((0, 2), step(experts, 3, 7), strict=True):
             x, ids, weights = call(3, 7 + layer)
             assert differing(y, naive_experts(x, ids, weights, banks[layer])) == 0
     assert len(experts.cache.frames.held) == 2 * EXPERTS
+
+
+def test_a_budget_is_kept_to_a_few_experts(store, closing):
+    """Above it nothing is taken, below it less than eight experts' bytes stay unused, whatever a block has."""
+    experts = closing(placed(store, TOP_K, 0.0, 0.0))
+    largest = int(experts.cache.sizes.max())
+    experts.cache.frames.block_bytes = 10 * largest
+    for budget in (16 * largest, 9 * largest + 1, 2 * largest, 16 * largest - 1, largest - 1, 0):
+        found, cache = experts.resize(budget), experts.cache
+        assert budget - 8 * largest < found <= budget
+        assert found == sum(memory.nbytes for memory in cache.blocks.values()) == cache.frames.nbytes
+        assert len(cache.frames.held) >= found // largest
+    whole = Vram(plain_memory, lambda: 1 << 40, lambda: None, 4 * largest)  # an allocator that rounds up
+    experts.cache.vram = whole
+    experts.cache.frames.block_bytes = 12 * largest
+    assert experts.resize(23 * largest) == 20 * largest and experts.resize(3 * largest) == 0
 
 
 def test_the_arena_stops_where_other_memory_would_be_needed(store, closing):

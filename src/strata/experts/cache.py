@@ -24,6 +24,8 @@ class Vram:
     """What the system says is free; torch's own unused memory counts as free."""
     release: Callable[[], None]
     """Give memory of dropped blocks back to the system."""
+    granule: int = 1
+    """Bytes to whole multiples of which `allocate` rounds up."""
 
 
 @dataclass(slots=True)
@@ -61,21 +63,25 @@ class ExpertCache:
     def grow(self, budget_bytes: int, reserve_bytes: int) -> int:
         """Add blocks up to the budget, as long as `reserve_bytes` stay free -> bytes of the arena.
 
+        The last block is a smaller one where the budget is no multiple of blocks, so that less than `LEAST_FRAMES`
+        experts' bytes stay unused.
+
         The free figure is read again behind every block: other processes allocate too, and a card that is filled to
         its last MiB gets slow instead of failing.
         """
-        while self.frames.nbytes + self.frames.block_bytes <= budget_bytes:
-            if self.vram.free_bytes() < reserve_bytes + self.frames.block_bytes:
+        largest, granule = int(self.sizes.max()), self.vram.granule
+        while nbytes := self.frames.next_block(budget_bytes, largest) // granule * granule:
+            if self.vram.free_bytes() < reserve_bytes + nbytes:
                 break
             try:
-                memory = self.vram.allocate(self.frames.block_bytes)
+                memory = self.vram.allocate(nbytes)
             except RuntimeError:
                 break
             if self.vram.free_bytes() < reserve_bytes:
                 del memory
                 self.vram.release()
                 break
-            self.blocks[self.frames.add_block()] = memory
+            self.blocks[self.frames.add_block(nbytes)] = memory
         return self.frames.nbytes
 
     def shrink(self, budget_bytes: int, counts: Counts) -> int:

@@ -1,7 +1,8 @@
 """Frames for experts in VRAM: which bytes of the arena belong to which expert. Pure bookkeeping.
 
-The arena is a number of blocks of one size, so that part of it can be given back to the system. A frame has the size
-of its expert (layers differ) and lies within one block. No layer has a quota: who is used most gets the space.
+The arena is a number of blocks, so that part of it can be given back to the system: of one size, and smaller ones that
+fill a budget up. A frame has the size of its expert (layers differ) and lies within one block. No layer has a quota:
+who is used most gets the space.
 """
 
 from bisect import insort
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 ALIGNMENT = 256
 """Bytes; frames start at multiples of it, so that vector loads of a plane are aligned."""
+LEAST_FRAMES = 8
+"""Of the largest expert, in a block: less would waste what is left over at its end."""
 
 Owner = tuple[int, int]
 """(layer, expert)"""
@@ -41,8 +44,8 @@ class Frames:
         if block_bytes < ALIGNMENT or block_bytes % ALIGNMENT:
             raise ValueError(f"blocks need a multiple of {ALIGNMENT} bytes, found {block_bytes}")
         self.block_bytes = block_bytes
-        self.blocks: list[int] = []
-        """Numbers of the blocks that are there, ascending."""
+        self.blocks: dict[int, int] = {}
+        """Bytes of the blocks that are there, by their numbers."""
         self.held: dict[Owner, Frame] = {}
         self.free: dict[int, list[Frame]] = {}
         """Free runs of every block by offset, never two side by side."""
@@ -51,21 +54,28 @@ class Frames:
     @property
     def nbytes(self) -> int:
         """Bytes of all blocks."""
-        return len(self.blocks) * self.block_bytes
+        return sum(self.blocks.values())
 
-    def add_block(self) -> int:
-        """Another block, free; its number is the lowest that is not in use."""
+    def next_block(self, budget_bytes: int, largest: int) -> int:
+        """Bytes of the block that comes next within a budget, 0 when there is none: a whole one, or what is left if
+        that holds `LEAST_FRAMES` of the `largest` expert (one, where there is no block yet).
+        """
+        left = (budget_bytes - self.nbytes) // ALIGNMENT * ALIGNMENT
+        least = LEAST_FRAMES if self.blocks else 1
+        return self.block_bytes if left >= self.block_bytes else left if left >= least * aligned(largest) else 0
+
+    def add_block(self, nbytes: int | None = None) -> int:
+        """Another block, free, of `nbytes` (a whole one); its number is the lowest that is not in use."""
         number = next(i for i in range(len(self.blocks) + 1) if i not in self.blocks)
-        insort(self.blocks, number)
-        self.free[number] = [Frame(number, 0, self.block_bytes)]
+        self.blocks[number] = self.block_bytes if nbytes is None else nbytes
+        self.free[number] = [Frame(number, 0, self.blocks[number])]
         return number
 
     def drop_block(self, block: int) -> None:
         """The block goes; ValueError while an expert lies in it."""
         if self.owners(block):
             raise ValueError(f"block {block} still holds {len(self.owners(block))} experts")
-        self.blocks.remove(block)
-        del self.free[block]
+        del self.blocks[block], self.free[block]
 
     def owners(self, block: int) -> list[Owner]:
         """Whose frames lie in `block`."""

@@ -192,10 +192,10 @@ class GpuExperts:
             cache.land(wait=True)
 
     def resize(self, budget_bytes: int) -> int:
-        """See `Experts.resize`: VRAM is given back, or taken again and filled at once."""
+        """See `Experts.resize`: VRAM is given back in whole blocks, or taken again and filled at once."""
         self.device.synchronize()
         if budget_bytes < self.cache.frames.nbytes:
-            return self.cache.shrink(budget_bytes, self.usage.counts)
+            self.cache.shrink(budget_bytes, self.usage.counts)
         self.cache.grow(budget_bytes, self.reserve_bytes)
         self.cache.fill(hottest(self.usage.counts, self.cache.sizes))
         return self.cache.frames.nbytes
@@ -204,7 +204,7 @@ class GpuExperts:
         """Give a block back when others have taken half of the reserve: a card without free memory gets slow."""
         frames = self.cache.frames
         if frames.blocks and self.cache.vram.free_bytes() < self.reserve_bytes // 2:
-            self.cache.shrink(frames.nbytes - frames.block_bytes, self.usage.counts)
+            self.cache.shrink(max(0, frames.nbytes - frames.block_bytes), self.usage.counts)
             self.relieved += 1
 
     def map(self) -> ExpertMap:

@@ -11,7 +11,7 @@ from strata.experts.adaptive import AdaptSettings, Counts, Usage, hottest
 from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache, Vram
 from strata.experts.counters import Counters
-from strata.experts.frames import Frames
+from strata.experts.frames import LEAST_FRAMES, Frames
 from strata.experts.gpu import LIMIT_NS, MOST_ROWS, GpuExperts, SplitPlan
 from strata.experts.residency import ResidencyTable
 from strata.experts.split import Line, Split, fixed_table
@@ -26,8 +26,8 @@ from strata.store.pinned import Allocate, PinnedStore, pinned_memory, plain_memo
 
 ARENA_BLOCK = 512 << 20
 """What is given back or taken again at once."""
-LEAST_FRAMES = 8
-"""Of the largest expert, in a block: less would waste what is left over at its end."""
+GRANULE = 2 << 20
+"""What torch rounds large blocks of a GPU's memory up to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def cuda(device: torch.device) -> HostSide:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + unused
 
-    vram = Vram(allocate, free_bytes, torch.cuda.empty_cache)
+    vram = Vram(allocate, free_bytes, torch.cuda.empty_cache, GRANULE)
     return HostSide(vram, StreamCopies(device), pinned_memory, True)
 
 
@@ -117,7 +117,7 @@ def place_experts(
     table = ResidencyTable(store.banks, layers, device.torch_device)
     for owner, blob in pinned.blobs.items():
         table.set_pinned(owner, pinned.layouts[owner[0]].addresses(pinned.weights(*owner), blob.data_ptr()))
-    block = block_bytes(sizes.block_bytes, int(bytes_of.max()), sizes.arena_bytes)
+    block = block_bytes(sizes.block_bytes, int(bytes_of.max()), sizes.arena_bytes, side.vram.granule)
     cache = ExpertCache(pinned, table, side.vram, side.copies, Frames(block))
     cache.grow(sizes.arena_bytes, sizes.reserve_bytes)
     cache.fill(hottest(counts, bytes_of), partial(side.progress, "bringing experts to the GPU"))
@@ -140,10 +140,10 @@ def place_experts(
     )
 
 
-def block_bytes(wished: int, largest: int, arena: int) -> int:
-    """Bytes of a block of the arena: whole frames of the `largest` expert, so that nothing is left at its end."""
+def block_bytes(wished: int, largest: int, arena: int, granule: int = 1) -> int:
+    """Bytes of a block of the arena: whole frames of the `largest` expert, and what is left of the last `granule`."""
     block = min(max(wished, LEAST_FRAMES * largest), max(largest, arena))
-    return block // largest * largest
+    return -(-(block // largest * largest) // granule) * granule
 
 
 def packed_bytes(counts: Mapping[int, int], block: int) -> int:

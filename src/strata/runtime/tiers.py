@@ -69,7 +69,7 @@ def tier_experts(
     for bank in model.store.banks.values():
         counts[BlobLayout.of(bank).nbytes] += len(bank.gate)
     largest, total = max(counts), sum(size * n for size, n in counts.items())
-    packed = packed_bytes(counts, block_bytes(ARENA_BLOCK, largest, total))
+    packed = packed_bytes(counts, block_bytes(ARENA_BLOCK, largest, total, side.vram.granule))
     layer_bytes = max(BlobLayout.of(bank).nbytes * len(bank.gate) for bank in model.store.banks.values())
     free = side.vram.free_bytes()
     free -= ahead_bytes(free, packed, layer_bytes, wishes.vram_reserve_mib)
