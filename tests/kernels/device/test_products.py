@@ -100,6 +100,18 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
                 assert shape.blocks == device.processors
 
 
+def test_more_matrices_than_a_launch_takes_and_rows_of_x_too_long_for_many_groups() -> None:
+    rng, device = np.random.default_rng(23), HostDevice(order=2)
+    ws = [weight("Q8_0", 1 + i % 3, 256, rng) for i in range(gpu.MOST_MATRICES + 3)]
+    x = activations(2, 256, rng)
+    for found, expected in zip(gpu.linear(device, x, ws), naive.linear(x, ws), strict=True):
+        assert differing(found, expected) == 0
+    fmt = FORMATS["Q6_K"]
+    assert launch.shape(device, fmt, 2560, 10_000, 1, size=2).threads == 32 * launch.MOST_GROUPS
+    long = launch.shape(device, fmt, 32768, 10_000, 1, size=2)
+    assert long.threads < 32 * launch.MOST_GROUPS and long.shared <= launch.SHARED_BYTES
+
+
 def test_a_launch_has_groups_for_its_units() -> None:
     device, fmt = HostDevice(), FORMATS["IQ4_NL"]
     assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, launch.ALONE_BYTES, 2)

@@ -10,6 +10,9 @@ from strata.kernels.linear import launch, tiles
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
+MOST_MATRICES = 8
+"""Of a launch (csrc/device/products_work.h)."""
+
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
     """See Ops.linear: x is quantised once, then one launch for each format among the weights.
@@ -33,6 +36,9 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
 
 def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]) -> list[torch.Tensor]:
     """The products with weights of one format; the results lie one after the other in one tensor."""
+    if len(weights) > MOST_MATRICES:
+        parts = (weights[:MOST_MATRICES], weights[MOST_MATRICES:])
+        return [y for part in parts for y in of_format(device, inputs, fmt, part)]
     rows, cols = inputs.x.shape
     lines, tiled = [weight.rows for weight in weights], tiles.size_for(fmt, cols, rows)
     if tiled:

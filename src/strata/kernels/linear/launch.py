@@ -34,7 +34,10 @@ INPUT_BYTES = 160 << 10
 """Of rows of x as floats that a block keeps in shared memory, at most."""
 
 SHARED_BYTES = 226 << 10
-"""Of a block of plain floats, at most."""
+"""Of a block, at most."""
+
+STAGED_ROWS = 2
+"""Rows of quantised x that a block keeps in shared memory (csrc/device/products_step.h); more stay where they are."""
 
 ALONE_BYTES = 114 << 10
 """Of every block, at least: so that no processor gets two while another has none, as happens when a launch's blocks are
@@ -92,8 +95,9 @@ def shape(
     lines = subs if subs > 1 else LINES
     group = ring_bytes(fmt, streams, subs)
     units = matrices * -(-rows // lines)
-    groups = max(4, spread(units, device.processors, MOST_GROUPS))
-    shared = 4 * TABLE_WORDS.get(fmt.name, 0) + groups * group
+    others = 4 * TABLE_WORDS.get(fmt.name, 0) + (size * record_bytes(cols, fmt.sub) if size <= STAGED_ROWS else 0)
+    groups = max(4, spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - others) // group)))
+    shared = others + groups * group
     return Shape(max(1, min(units, device.processors)), groups * LANES, max(ALONE_BYTES, shared), lines)
 
 
@@ -146,7 +150,12 @@ def records(device: Device, rows: int, cols: int, sub: int, formats: set[QuantFo
 
 def record_room(device: Device, rows: int, cols: int, sub: int) -> torch.Tensor:
     """Memory for quantised rows with this `sub`."""
-    return device.empty(rows, -(-cols // (LANES * sub)), LANES * (sub + 16), dtype=torch.uint8)
+    return device.empty(rows, record_bytes(cols, sub), dtype=torch.uint8)
+
+
+def record_bytes(cols: int, sub: int) -> int:
+    """Bytes of a quantised row with this `sub`."""
+    return -(-cols // (LANES * sub)) * LANES * (sub + 16)
 
 
 def beside(device: Device, y: torch.Tensor) -> tuple[int, int]:

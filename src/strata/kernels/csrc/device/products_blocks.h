@@ -102,14 +102,14 @@ struct BlockSums {
 
 // A unit whose first stage lies in slot `slot` and is there.
 template <class F, int L, int T, class Work>
-STRATA_INLINE void block_rows(const Work& work, StageBringing<F, L, Work>& bringing, int& slot) {
+STRATA_INLINE void block_rows(const Work& work, const Inputs<T>& in, StageBringing<F, L, Work>& bringing, int& slot) {
     using S = Stages<F, L>;
     const int row = lane() / S::lanes, p = lane() % S::lanes, tasks = work.cols / (F::sub * S::rows);
     const StageHead head = bringing.head(slot);
     const int unit = head.unit, offset = keep(p / Task<F>::each * F::bytes);
     BlockSums<F, L, T> sums = {typename Task<F>::Lane(p % Task<F>::each)};
     STRATA_UNROLL
-    for (int t = 0; t < T; ++t) sums.x[t] = work.input(unit, t < work.count(unit) ? t : 0) + keep(16 * Task<F>::place(p));
+    for (int t = 0; t < T; ++t) sums.x[t] = in.base + in.offset[t] + keep(16 * Task<F>::place(p));
     int before[L], task = row < head.rows ? p : tasks;  // the lane's next one
     STRATA_UNROLL
     for (int l = 0; l < L; ++l) before[l] = head.before[l] + row * bringing.row_bytes;
@@ -155,15 +155,16 @@ STRATA_INLINE void run_blocks(Work& work, unsigned char* shared) {
     STRATA_UNROLL
     for (int i = 0; i < S::depth; ++i) bringing.next();
     work.wait();
-    touch_inputs<T>(work, work.begin, quantised_bytes<F::sub>(work.cols));
+    const InputRows<F, T, Work> rows = {shared + block_size() / 32 * S::bytes};
+    rows.bring(work);
     int slot = 0;
     STRATA_ROLL
     for (;;) {
         bringing.landed();
         const int unit = bringing.head(slot).unit;
         if (unit < 0) return;
-        if (T == 2 && !work.one_input() && work.count(unit) == 1) block_rows<F, L, 1>(work, bringing, slot);
-        else block_rows<F, L, T>(work, bringing, slot);
+        if (T == 2 && !work.one_input() && work.count(unit) == 1) block_rows<F, L, 1>(work, inputs_of<1>(work, unit), bringing, slot);
+        else block_rows<F, L, T>(work, rows.of(work, unit), bringing, slot);
     }
 }
 

@@ -42,6 +42,36 @@ STRATA_INLINE void touch_inputs(const Work& work, int unit, int64_t bytes) {
     }
 }
 
+// Up to so many quantised rows of x that all units share lie in shared memory; kernels/linear/launch.py makes room.
+constexpr int most_staged_rows = 2;
+
+// The rows of x of a group's units from when `work.wait()` has returned: in shared memory, where all units share few of them.
+template <class F, int T, class Work>
+struct InputRows {
+    uint8_t* const at;
+    static constexpr bool staged = T <= most_staged_rows && Work::shares_inputs;
+
+    STRATA_METHOD void bring(const Work& work) const {
+        const int64_t row = quantised_bytes<F::sub>(work.cols);
+        if constexpr (staged) {
+            const uint8_t* const from = work.input(0, 0);
+            const int bytes = static_cast<int>(work.count(0) * row);
+            for (int i = 16 * thread_x(); i < bytes; i += 16 * block_size())
+                *reinterpret_cast<Words4*>(at + i) = load16(from + i);
+            barrier();
+        } else {
+            touch_inputs<T>(work, work.begin, row);
+        }
+    }
+    STRATA_METHOD Inputs<T> of(const Work& work, int unit) const {
+        if constexpr (!staged) return inputs_of<T>(work, unit);
+        Inputs<T> in = {at, {}};
+        STRATA_UNROLL
+        for (int t = 1; t < T; ++t) in.offset[t] = t < work.count(unit) ? t * static_cast<int>(quantised_bytes<F::sub>(work.cols)) : 0;
+        return in;
+    }
+};
+
 // `rows` consecutive rows of a matrix, the first of which begins at `data`.
 struct Stream {
     const uint8_t* data;

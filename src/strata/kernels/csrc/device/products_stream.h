@@ -128,12 +128,11 @@ struct Pair {
 
 // A unit with T rows of x, whose first stage lies in slot `slot` and is there.
 template <class F, int L, int T, class R, class Work>
-STRATA_INLINE void pair_of_rows(const Work& work, const Table& table, Ahead<F, L, R, Work>& ahead, int& slot) {
+STRATA_INLINE void pair_of_rows(const Work& work, const Table& table, const Inputs<T>& in, Ahead<F, L, R, Work>& ahead, int& slot) {
     const StageHead head = ahead.head(slot);
     const int unit = head.unit, subs = work.cols / F::sub, steps = (2 * subs + 31) / 32;
     Stream streams[L] = {};
     if constexpr (Layout<F>::apart) work.streams(unit, streams);
-    const Inputs<T> in = inputs_of<T>(work, unit);
     Pair<F, L, T> pair(in, subs, table);
     STRATA_ROLL
     for (int stage = 0; stage < ahead.stages; ++stage) {
@@ -188,7 +187,8 @@ STRATA_INLINE void run_stages(Work& work, unsigned char* shared) {
         barrier();
     }
     work.wait();
-    touch_inputs<T>(work, work.begin, quantised_bytes<F::sub>(work.cols));
+    const InputRows<F, T, Work> rows = {shared + 4 * Unpack<F>::table_words + block_size() / 32 * R::bytes};
+    rows.bring(work);
     const Table lookup = table_of<F>(table);
     int slot = 0;
     STRATA_ROLL
@@ -196,8 +196,8 @@ STRATA_INLINE void run_stages(Work& work, unsigned char* shared) {
         ahead.landed();
         const int unit = ahead.head(slot).unit;
         if (unit < 0) return;
-        if (T == 2 && !work.one_input() && work.count(unit) == 1) pair_of_rows<F, L, 1, R>(work, lookup, ahead, slot);
-        else pair_of_rows<F, L, T, R>(work, lookup, ahead, slot);
+        if (T == 2 && !work.one_input() && work.count(unit) == 1) pair_of_rows<F, L, 1, R>(work, lookup, inputs_of<1>(work, unit), ahead, slot);
+        else pair_of_rows<F, L, T, R>(work, lookup, rows.of(work, unit), ahead, slot);
     }
 }
 

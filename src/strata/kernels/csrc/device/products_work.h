@@ -46,6 +46,8 @@ struct Matrix {
     int64_t data, scales, rows, first_unit, rows_before, scale_bits, unused[2];
 };
 
+constexpr int most_matrices = 8;  // of a launch
+
 // y holds the results of the matrices one after the other, each [rows, matrix.rows].
 template <class F, int T>
 struct LinearWork : Share {
@@ -54,10 +56,18 @@ struct LinearWork : Share {
     float* y;
     int64_t matrix_count, rows, units, first;  // first: of the rows of x
     int cols, lines;
+    static constexpr bool shares_inputs = true;
 
+    // What is known of the matrices comes to shared memory first: every look at it would be a way to the second-level cache.
     STRATA_METHOD void start() {
         start_next();
         divide(units);
+        SHARED(Matrix, here, most_matrices);
+        constexpr int words = sizeof(Matrix) / 8;
+        for (int i = thread_x(); i < matrix_count * words; i += block_size())
+            reinterpret_cast<int64_t*>(here)[i] = reinterpret_cast<const int64_t*>(matrices)[i];
+        barrier();
+        matrices = here;
     }
     STRATA_METHOD void wait() const { after_previous(); }
 
