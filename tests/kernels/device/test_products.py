@@ -97,7 +97,7 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
                 assert 2 * (shape.shared + 1024) > 228 << 10, "two blocks on one processor"
                 assert shape.shared <= 227 << 10
                 assert 0 < shape.threads <= 32 * launch.MOST_GROUPS
-                assert shape.blocks == device.processors
+                assert shape.blocks in {device.processors, device.processors // launch.FLOAT_SHARE}
 
 
 def test_more_matrices_than_a_launch_takes_and_rows_of_x_too_long_for_many_groups() -> None:

@@ -30,6 +30,10 @@ TASK_SUBS = {"Q6_K": 4}
 FLOAT_TILE_BYTES = 10 << 10
 """Of plain floats, what a group brings to shared memory at once (csrc/device/products_floats.h)."""
 
+FLOAT_SHARE = 2
+"""Of so many processors one works on plain floats with long rows where few rows of x or of weights leave them little to do:
+each brings all of x from the same lines of the second-level cache, which takes longer than the products."""
+
 INPUT_BYTES = 160 << 10
 """Of rows of x as floats that a block keeps in shared memory, at most."""
 
@@ -112,9 +116,11 @@ def float_shape(
     group = 32 + 2 * ((min(lines * row, FLOAT_TILE_BYTES) + 30) // 16 * 16)
     inputs = kept + 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
     units = matrices * -(-rows // lines)
-    groups = spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
+    shared_out = lines == 1 and (0 < size <= 2 or units <= device.processors)
+    blocks = max(1, device.processors // FLOAT_SHARE) if shared_out else device.processors
+    groups = spread(units, blocks, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
     shared = max(ALONE_BYTES, groups * group + inputs)
-    return Shape(max(1, min(units, device.processors)), groups * LANES, shared, lines)
+    return Shape(max(1, min(units, blocks)), groups * LANES, shared, lines)
 
 
 def spread(units: int, processors: int, most: int) -> int:
