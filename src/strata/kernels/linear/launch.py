@@ -31,8 +31,8 @@ FLOAT_TILE_BYTES = 10 << 10
 """Of plain floats, what a group brings to shared memory at once (csrc/device/products_floats.h)."""
 
 FLOAT_SHARE = 2
-"""Of so many processors one works on plain floats with long rows where few rows of x or of weights leave them little to do:
-each brings all of x from the same lines of the second-level cache, which takes longer than the products."""
+"""Of so many processors one works on plain floats with long rows where few rows of x or of weights leave them little to
+do: all blocks bring x from the same lines of the second-level cache, which takes longer than the products."""
 
 INPUT_BYTES = 160 << 10
 """Of rows of x as floats that a block keeps in shared memory, at most."""
