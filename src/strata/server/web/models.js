@@ -5,7 +5,7 @@ import { html } from "./html.js";
 import { plural } from "./lib/format.js";
 import { useState } from "./vendor/hooks.js";
 
-const CAN_LOAD = ["unloaded", "failed"];
+export const CAN_LOAD = ["unloaded", "failed"];
 
 /** `value` as /v1/status gives it. */
 export function Models({ value }) {

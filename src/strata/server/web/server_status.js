@@ -25,6 +25,13 @@ export function percentOf({ value }) {
   return value?.loading?.percent ?? null;
 }
 
+/** The name of the model that answers `conversation`, of the server's several; null where it has one, or is not known. */
+export function modelOf({ model }, value) {
+  const names = (value?.models ?? []).map(({ name }) => name);
+  if (names.length < 2) return null;
+  return names.includes(model) ? model : value.model;
+}
+
 /** Ends when the engine is no longer on its way; fails when `signal` ends the wait. */
 export function untilTaken(signal) {
   if (!isComing(serverStatus)) return Promise.resolve();

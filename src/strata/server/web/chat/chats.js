@@ -6,7 +6,7 @@ import { hintOf } from "../lib/hints.js";
 import { requestBody } from "../lib/settings.js";
 import { allConversations, dropConversation, putConversation, recall, remember } from "../lib/storage.js";
 import { Store } from "../lib/store.js";
-import { untilTaken } from "../server_status.js";
+import { modelOf, serverStatus, untilTaken } from "../server_status.js";
 
 const LONGEST_TITLE = 60;
 const SAVE_EVERY_MS = 2000;
@@ -38,7 +38,8 @@ export class Chats extends Store {
     if (empty) return this.open(empty.id);
     const now = Date.now();
     const settings = { ...this.current?.settings };
-    const fresh = { id: newId(), title: "New conversation", created: now, updated: now, settings, messages: [] };
+    const { model } = this.current ?? {};
+    const fresh = { id: newId(), title: "New conversation", created: now, updated: now, model, settings, messages: [] };
     this.list.unshift(fresh);
     return this.open(fresh.id);
   }
@@ -74,6 +75,12 @@ export class Chats extends Store {
 
   setting(conversation, name, value) {
     conversation.settings = { ...conversation.settings, [name]: value };
+    this.save(conversation);
+  }
+
+  /** Have the model of that name write the next answers. */
+  choose(conversation, model) {
+    conversation.model = model;
     this.save(conversation);
   }
 
@@ -113,10 +120,13 @@ export class Chats extends Store {
   async #answer(conversation) {
     const stopper = new AbortController();
     const answer = emptyAnswer();
-    const body = requestBody(conversation.settings, conversation.messages);
+    const model = modelOf(conversation, serverStatus.value);
+    const body = requestBody(conversation.settings, conversation.messages, model);
     conversation.messages.push(answer);
     this.#running.set(conversation.id, stopper);
     this.save(conversation);
+    // The request may load its model: how far that is comes from the status.
+    const unwatch = model === null ? () => {} : serverStatus.watch();
     try {
       await untilTaken(stopper.signal);
       const began = performance.now();
@@ -132,6 +142,7 @@ export class Chats extends Store {
         answer.hint = hintOf(error);
       }
     }
+    unwatch();
     this.#running.delete(conversation.id);
     this.save(conversation);
   }

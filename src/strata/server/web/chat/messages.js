@@ -2,7 +2,7 @@
 
 import { html, useStore } from "../html.js";
 import { Loading } from "../loading.js";
-import { isComing, serverStatus } from "../server_status.js";
+import { isComing, modelOf, serverStatus } from "../server_status.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 import { Answer } from "./answer.js";
@@ -48,8 +48,9 @@ export function Messages({ conversation }) {
 
 function Start({ conversation }) {
   const status = useStore(serverStatus);
+  const model = modelOf(conversation, status.value) ?? status.value?.model;
   return html`<div class="start">
-    <h2>${status.value?.model ? html`Ask <b>${status.value.model}</b>` : "Ask something"}</h2>
+    <h2>${model ? html`Ask <b>${model}</b>` : "Ask something"}</h2>
     ${isComing(status) && html`<${Loading} status=${status} />`}
     <p>Write below, or begin with one of these. Everything stays between this browser and your server.</p>
     <ul>

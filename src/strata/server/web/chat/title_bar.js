@@ -5,6 +5,7 @@ import { fileName, save, toJson, toMarkdown } from "../lib/export.js";
 import { numSet } from "../lib/settings.js";
 import { useEffect, useRef, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
+import { ModelPicker } from "./model_picker.js";
 
 export function TitleBar({ conversation, side, toggle }) {
   const count = numSet(conversation.settings);
@@ -13,6 +14,7 @@ export function TitleBar({ conversation, side, toggle }) {
     <div class="title-bar">
       <button class="quiet icon only-narrow" onClick=${() => toggle("list")} aria-expanded=${side === "list"} aria-label="Conversations">☰</button>
       <${Title} conversation=${conversation} />
+      <${ModelPicker} conversation=${conversation} />
       <span class="tools">
         ${!empty && html`<${Menu} key=${conversation.id} conversation=${conversation} />`}
         <button class="quiet" onClick=${() => toggle("settings")} aria-expanded=${side === "settings"} title="Alt+S">

@@ -20,9 +20,10 @@ export function numberOf(text) {
   return trimmed === "" || Number.isNaN(Number(trimmed)) ? undefined : Number(trimmed);
 }
 
-/** The body of the request for the next answer; `settings` as the drawer keeps them. */
-export function requestBody(settings, messages) {
+/** The body of the request for the next answer; `settings` as the drawer keeps them, `model` null for the usual one. */
+export function requestBody(settings, messages, model = null) {
   const body = { messages: [], stream: true, stream_options: { include_usage: true } };
+  if (model !== null) body.model = model;
   if (settings.system?.trim()) body.messages.push({ role: "system", content: settings.system });
   for (const { role, content } of messages) body.messages.push({ role, content });
   for (const { name } of FIELDS) {
