@@ -88,7 +88,8 @@ def compile_at_once(device: Device, formats: Formats, cache: Path) -> None:
     ]
 
     nvrtc = importlib.import_module("strata.kernels.nvrtc")  # not at the top: a dry run has no CUDA
-    architecture = "sm_{}{}".format(*torch.cuda.get_device_capability(device.torch_device))
+    cuda_device = importlib.import_module("strata.kernels.cuda_device")
+    architecture = cuda_device.architecture_of(*torch.cuda.get_device_capability(device.torch_device))
 
     def one(unit: str) -> None:
         cached(cache, nvrtc.key(unit, architecture), lambda: nvrtc.compile_unit(unit, architecture)[0])

@@ -35,6 +35,11 @@ def checked(result: tuple[Any, ...], what: str = "") -> Any:
     return values[0] if values else None
 
 
+def architecture_of(major: int, minor: int) -> str:
+    """What the compiler is asked for: of 9.0 everything that it has, and later ones do not run it (warpgroup.h)."""
+    return f"sm_{major}{minor}{'a' if (major, minor) == (9, 0) else ''}"
+
+
 class CudaDevice:
     """Implements `Device`; launches go to torch's current stream, so torch captures them into its graphs.
 
@@ -47,7 +52,7 @@ class CudaDevice:
         properties = torch.cuda.get_device_properties(self.torch_device)
         self.name = str(properties.name)
         self.processors = int(properties.multi_processor_count)
-        self.architecture = f"sm_{properties.major}{properties.minor}"
+        self.architecture = architecture_of(properties.major, properties.minor)
         self.starts_early = properties.major >= 9
         self.cache = cache
         self.launches = 0

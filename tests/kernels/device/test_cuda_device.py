@@ -152,7 +152,7 @@ def bindings() -> Iterator[SimpleNamespace]:
 
 def test_a_launch_carries_its_arguments(bindings: SimpleNamespace, tmp_path: Path) -> None:
     device = bindings.module.CudaDevice(tmp_path)
-    assert (device.name, device.processors, device.architecture) == ("card", 132, "sm_90")
+    assert (device.name, device.processors, device.architecture) == ("card", 132, "sm_90a")
     for _ in range(2):
         device.launch(DIVIDE, (3, 1, 2), 256, 64, 1 << 40, 0.5, -5)
     assert bindings.driver.calls == [
@@ -211,16 +211,21 @@ def test_a_unit_is_compiled_once_per_machine(bindings: SimpleNamespace, tmp_path
     for _ in range(2):
         bindings.module.CudaDevice(tmp_path).launch(DIVIDE, (1, 1, 1), 32, 0, 0, 0.0, 0)
     assert bindings.nvrtc.compiled == ['#include "elementwise.h"\n']
-    assert {b"--fmad=false", b"--ftz=false", b"--gpu-architecture=sm_90"} < set(bindings.nvrtc.options)
+    assert {b"--fmad=false", b"--ftz=false", b"--gpu-architecture=sm_90a"} < set(bindings.nvrtc.options)
     other = mock.patch.object(bindings.nvrtc, "nvrtcVersion", lambda: (Status.SUCCESS, 13, 1))
     with other:
         bindings.module.CudaDevice(tmp_path).launch(DIVIDE, (1, 1, 1), 32, 0, 0, 0.0, 0)
     assert len(bindings.nvrtc.compiled) == 2
 
 
+def test_only_one_generation_is_asked_for_all_that_it_has(bindings: SimpleNamespace) -> None:
+    asked = [bindings.module.architecture_of(*version) for version in ((8, 0), (8, 9), (9, 0), (10, 0), (12, 0))]
+    assert asked == ["sm_80", "sm_89", "sm_90a", "sm_100", "sm_120"]
+
+
 def test_errors_name_what_failed(bindings: SimpleNamespace, tmp_path: Path) -> None:
     device = bindings.module.CudaDevice(tmp_path)
-    with pytest.raises(EngineError, match=r"'elementwise BROKEN=1' do not compile for sm_90:\nline 3: no"):
+    with pytest.raises(EngineError, match=r"'elementwise BROKEN=1' do not compile for sm_90a:\nline 3: no"):
         device.launch(Kernel("elementwise BROKEN=1", "divide"), (1, 1, 1), 32, 0)
     with pytest.raises(EngineError, match="kernel nothing of elementwise: CUDA: ERROR_NOT_FOUND"):
         device.launch(Kernel("elementwise", "nothing"), (1, 1, 1), 32, 0)

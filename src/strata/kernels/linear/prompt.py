@@ -25,10 +25,13 @@ TILE = 64
 GROUPS = (3, 1)
 """How often 128 threads a block may have; each adds 64 rows of x to a tile. Three fill a processor's registers."""
 
-GROUP_THREADS, RESULTS, MORE_THREADS = 128, 32, 32
+BLOCKS = {1: 2, 3: 1}
+"""Blocks that a processor holds at once, by groups."""
+
+GROUP_THREADS, RESULTS, MORE_THREADS = 128, 32, 128
 """Threads of a group; results of a thread; threads of a block that bring operands."""
 
-ARRIVALS = 128
+ARRIVALS = 1024
 """Bytes before the stages (prompt_loader.h)."""
 
 DEEP_LEVELS = 2
@@ -192,7 +195,7 @@ def groups_for(device: Device, formats: Sequence[QuantFormat], units: int) -> in
 
 def blocks_of(device: Device, groups: int, units: int) -> int:
     """Blocks of a launch, which take units in turn: as many as the processors hold at once."""
-    return min(units, device.processors * (GROUPS[0] // groups))
+    return min(units, device.processors * BLOCKS[groups])
 
 
 def kernel_of(fmt: QuantFormat, groups: int) -> Kernel:

@@ -1,9 +1,9 @@
 // Operands of a product of many rows on their way into shared memory, stage by stage: a ring of stages, of which each has
 // the records of a block's rows of x (one for each 64) and one of the weight. The groups of lanes that compute go through
-// all stages of the block's units with `next`; a stage may be read from then until the next `next`. One more group calls
+// all stages of the block's units with `next`; a stage may be read from then until the next `next`. Four more groups call
 // `feed` instead.
 //
-// Where rings are (ring.h) a lane of that group asks for whole records, and groups wait for what they read, not for each
+// Where rings are (ring.h) a lane of one of them asks for whole records, and groups wait for what they read, not for each
 // other: a stage that all groups have left is filled again. Elsewhere all threads copy, between barriers.
 #pragma once
 
@@ -24,10 +24,10 @@ template <int sub, bool minima, int groups>
 struct PromptStage {
     using Rows = PromptRecord<sub, true>;     // of x
     using Lines = PromptRecord<sub, minima>;  // of the weight; of x that much is needed
-    static constexpr int warps = 4 * groups, threads = 32 * (warps + 1);
+    static constexpr int warps = 4 * groups, threads = 32 * (warps + 4);
     static constexpr int w = groups * Lines::bytes, bytes = w + Lines::bytes;
     static constexpr int depth = groups == 1 || (sub == 16 && minima) ? 2 : 3;  // stages in shared memory
-    static constexpr int arrivals = 128;  // bytes before the stages
+    static constexpr int arrivals = 1024;  // bytes before the stages, which begin at multiples of as many
 };
 
 template <int sub, bool minima, int groups>
@@ -64,7 +64,7 @@ struct PromptLoader {
 
     STRATA_METHOD void feed() {
         constexpr int bytes = Stage::Lines::bytes;
-        if (lane() > 0) return;
+        if (warp() > Stage::warps || lane() > 0) return;
         for (int unit = work.find(block_x(), stride); unit < work.units; unit = work.find(unit + stride, stride)) {
             const RowsTile tile = work.tile_of(unit);
             const uint8_t* x = x_of(tile);
