@@ -17,7 +17,9 @@ NARROW = 512
 """Values of a row up to which one group of lanes does it alone."""
 NARROW_THREADS = 128
 WIDE_THREADS = 1024
-"""A wide row's block: 32 groups of lanes bring it in and write it, one sums."""
+"""Of a wide row's block, at most: all groups of lanes bring it in and write it, one sums."""
+VECTOR = 4
+"""Neighbouring values that a thread brings at once."""
 MANY = 1024
 """Rows from which a group of lanes does a wide one alone, too: there are groups enough to wait for memory."""
 WIDE_BYTES = 96 << 10
@@ -33,11 +35,12 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
     source = floats(device, "rms_norm: x", x, x.shape)
     length, at = weight_of(device, "rms_norm: weight", weight, width, group)
     rows, eps = x.numel() // group, float(eps)
-    if NARROW < group <= WIDE_BYTES // 4 and 0 < rows < MANY:
+    if adds(group) and 0 < rows < MANY:
         # Norms of streams are left alone: what reads them is kept in plain floats as a rule.
         places = beside(device, y) if group == width else (0, 0)
         sizes = group, length
-        device.launch(RMS_WIDE, (rows, 1, 1), WIDE_THREADS, 4 * group, source, at, y.data_ptr(), *places, *sizes, eps)
+        threads = wide_threads(group)
+        device.launch(RMS_WIDE, (rows, 1, 1), threads, 4 * group, source, at, y.data_ptr(), *places, *sizes, eps)
     else:
         grid = blocks_for(rows, NARROW_THREADS // GROUP)
         device.launch(RMS_NARROW, grid, NARROW_THREADS, 0, source, at, y.data_ptr(), rows, group, length, eps)
@@ -46,7 +49,12 @@ def rms_norm(device: Device, x: torch.Tensor, weight: torch.Tensor | None, eps: 
 
 def adds(width: int) -> bool:
     """Whether `add_norm` takes rows of so many values."""
-    return NARROW < width <= WIDE_BYTES // 4
+    return NARROW < width <= WIDE_BYTES // 4 and width % VECTOR == 0
+
+
+def wide_threads(width: int) -> int:
+    """Of the block of a wide row."""
+    return min(WIDE_THREADS, -(-width // (VECTOR * GROUP)) * GROUP)
 
 
 def add_norm(
@@ -59,8 +67,8 @@ def add_norm(
     length, at = weight_of(device, "add_norm: weight", weight, width, width)
     places = total.data_ptr(), normed.data_ptr(), *beside(device, normed)
     if rows:
-        grid = (rows, 1, 1)
-        device.launch(ADD_NORM, grid, WIDE_THREADS, 4 * width, left, right, at, *places, width, length, float(eps))
+        grid, threads = (rows, 1, 1), wide_threads(width)
+        device.launch(ADD_NORM, grid, threads, 4 * width, left, right, at, *places, width, length, float(eps))
     return total, normed
 
 

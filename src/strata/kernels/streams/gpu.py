@@ -5,7 +5,7 @@ import torch
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 from strata.kernels.linear.launch import beside
-from strata.kernels.norm.gpu import WIDE_THREADS, weight_of
+from strata.kernels.norm.gpu import weight_of, wide_threads
 
 MIX, ADD = (Kernel("streams", name, early=True) for name in ("stream_mix", "stream_add"))
 ADD_NORM = Kernel("streams_norm", "stream_add_norm", early=True)
@@ -74,6 +74,6 @@ def stream_add_norm(
     places, sizes = (total.data_ptr(), normed.data_ptr()), (streams, hidden, length)
     numbers = float(divisor), float(factor), float(eps)
     if rows:
-        grid = (rows * streams, 1, 1)
-        device.launch(ADD_NORM, grid, WIDE_THREADS, 4 * hidden, before, added, opened, at, *places, *sizes, *numbers)
+        grid, threads = (rows * streams, 1, 1), wide_threads(hidden)
+        device.launch(ADD_NORM, grid, threads, 4 * hidden, before, added, opened, at, *places, *sizes, *numbers)
     return total, normed

@@ -31,6 +31,13 @@ struct Beside {
         put_lane<32>(by32 + row * quantised_bytes<32>(cols), block, code, d);
         put_lane<16>(by16 + row * quantised_bytes<16>(cols), block, code, d);
     }
+
+    // Four values of each lane of a group, from column `column` on, a multiple of 32 in every eighth lane; `here`: eight lanes
+    // alike, whether they hold any.
+    STRATA_METHOD void put_four(const float (&x)[4], int64_t row, int column, bool here) const {
+        quantise_words(x, here ? by32 + row * quantised_bytes<32>(cols) : nullptr,
+                       here ? by16 + row * quantised_bytes<16>(cols) : nullptr, column / 32);
+    }
 };
 
 }  // namespace strata::STRATA_ISA

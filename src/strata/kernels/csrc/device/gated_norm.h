@@ -1,7 +1,7 @@
 // gated_norm: function(gate) * rms_norm(x), the norm of each group of values by 32 lanes; bits as norm/naive.py.
 #pragma once
 
-#include "norm.h"
+#include "norm_rows.h"
 
 namespace strata::STRATA_ISA {
 constexpr int kGatedThreads = 128;
@@ -19,8 +19,7 @@ constexpr int kGatedThreads = 128;
         const float *in = x + group * n, *opened = gate + group * n;                                                   \
         const float* w = on ? weights_of_row(weight, weight_len, group, n) : nullptr;                                  \
         HeldValues<kNarrowHeld> values;                                                                                \
-        Plain source = {in};                                                                                           \
-        ask(values, source, w, lane(), 32, on ? n : 0);                                                                \
+        ask(values, in, w, lane(), 32, on ? n : 0);                                                                \
         if (!on) return;                                                                                               \
         float gates[kNarrowHeld];                                                                                      \
         UNROLL                                                                                                         \

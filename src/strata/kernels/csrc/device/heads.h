@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cache.h"
-#include "norm.h"
+#include "norm_rows.h"
 
 #include "../angles.h"
 
@@ -60,8 +60,7 @@ STRATA_KERNEL_OF(kHeadThreads, attention_inputs,
     const bool on = row < rows;  // or not, a whole group of lanes
     float *const mine = heads_of_block + warp() * 3 * kHeadValues, *const cosines = mine + kHeadValues;
     HeldValues<kHeadHeld> held;
-    Plain source = {from};
-    ask(held, source, weight, lane(), 32, on ? size : 0);
+    ask(held, from, weight, lane(), 32, on ? size : 0);
     if (!on) return;
     const int64_t slot = slots[row], entry = positions[row];
     const int angles = query || key ? 2 * turned : 0;

@@ -1,7 +1,7 @@
 // QSA's choice of blocks; bits as sparse_attention/naive.py.
 #pragma once
 
-#include "norm.h"
+#include "norm_rows.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
