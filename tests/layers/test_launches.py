@@ -13,12 +13,15 @@ from strata.kernels.host_program import HostProgram
 from strata.kernels.views import Weight
 from strata.layers.attention import Attention
 from strata.layers.batch import Batch
-from strata.layers.moe import Moe
+from strata.layers.delta_net import DeltaNet, SeparateInputs
+from strata.layers.hyper import HyperRead, Unwritten
+from strata.layers.moe import GatedFeedForward, Moe, SharedExpert
 from strata.layers.norm import RmsNorm
 from strata.layers.rope import Rope
 from strata.models.base import Block
 from strata.models.parts import placed_experts
-from strata.state.layout import KvLayout, LayerLayout
+from strata.models.qwen4_exp import ExpBlock
+from strata.state.layout import DeltaLayout, KvLayout, LayerLayout
 from strata.state.sequence import SequenceStates
 from strata.store.experts import ExpertStore
 
@@ -31,6 +34,27 @@ LAYER = [
     *("add_norm", "linear_1", "route", "group_pairs", "gate_up_1", "down_1", "combine"),
 ]
 """Of one row through a layer of Qwen3-MoE's kind, whose matrices for the same input share a format."""
+
+STREAMS, RANK = 4, 32
+READ = ("stream_add_norm", "linear_1", "low_rank_mix_1")
+STREAMS_LAYER = [
+    *READ,
+    *("linear_1", "delta_inputs", "delta_rule", "gated_norm_sigmoid", "linear_1"),
+    *READ,
+    *(
+        "linear_1",
+        "linear_1",
+        "route",
+        "gate_silu",
+        "linear_1",
+        "group_pairs",
+        "gate_up_1",
+        "down_1",
+        "combine",
+        "stream_add",
+    ),
+]
+"""Through one of Flash-Next's kind, with a delta net and a shared expert."""
 
 
 def matrix(rng: np.random.Generator, rows: int, cols: int, fmt: str = "Q8_0") -> Weight:
@@ -63,6 +87,35 @@ def block(ops: GpuOps, index: int) -> Block:
     return Block(f"blk.{index}", index, norm(rng, HIDDEN), mixer, norm(rng, HIDDEN), ffn)
 
 
+def hyper(rng: np.random.Generator, name: str) -> HyperRead:
+    wide = STREAMS * HIDDEN
+    weights = norm(rng, wide).weight
+    low, up, inject = (matrix(rng, *size, "BF16") for size in ((RANK, wide), (wide, RANK), (STREAMS, wide)))
+    return HyperRead(name, RmsNorm(weights, 1e-6, HIDDEN), low, up, inject, STREAMS)
+
+
+def streams_block(ops: GpuOps, index: int) -> ExpBlock:
+    rng = np.random.default_rng(index)
+    store = ExpertStore({index: bank_of(rng, [("Q8_0", "Q8_0", "Q8_0")] * EXPERTS, HIDDEN, WIDTH)})
+    inner = DELTA.value_heads * DELTA.value_dim
+    mixer = DeltaNet(
+        name="delta",
+        inputs=SeparateInputs(*(matrix(rng, n, HIDDEN) for n in (DELTA.channels, inner, *[DELTA.value_heads] * 2))),
+        conv=normal(1, DELTA.channels, DELTA.history + 1),
+        decay_rate=-normal(2, DELTA.value_heads).abs(),
+        dt_bias=normal(3, DELTA.value_heads),
+        norm=norm(rng, DELTA.value_dim),
+        out=matrix(rng, HIDDEN, inner),
+        gate="sigmoid",
+        layout=DELTA,
+    )
+    network = GatedFeedForward(matrix(rng, WIDTH, HIDDEN), matrix(rng, WIDTH, HIDDEN), matrix(rng, HIDDEN, WIDTH))
+    shared = SharedExpert(network, matrix(rng, 1, HIDDEN, "F32"))
+    moe = Moe("moe", index, matrix(rng, EXPERTS, HIDDEN, "F32"), placed_experts(ops, store), 2, True, shared)
+    return ExpBlock(index, None, hyper(rng, "attn"), mixer, hyper(rng, "ffn"), moe)
+
+
+DELTA = DeltaLayout(2 * 2 * 32 + 4 * 32, 3, 2, 4, 32, 32, "tiled", 1e-6)
 ROPE = Rope(DIM, 1e4, "halves")
 
 
@@ -78,6 +131,19 @@ def launched(rows: int) -> list[str]:
         for each in blocks:
             x, y = each(x, y, batch)
     return [launch.kernel.name for launch in program.recorded]
+
+
+def test_a_layer_of_streams_is_a_short_chain() -> None:
+    ops = GpuOps(HostDevice())
+    states = SequenceStates([LayerLayout(delta=DELTA)] * 2, 1, 64)
+    batch = Batch(torch.zeros(1, dtype=torch.int64), rows_of([(0, 0, 1)]), states, ops)
+    program = HostProgram(ops.device)
+    with program.recording():
+        residual: torch.Tensor | Unwritten = normal(3, 1, STREAMS * HIDDEN)
+        for index in range(2):
+            residual = streams_block(ops, index)(residual, batch)
+    names = [launch.kernel.name for launch in program.recorded]
+    assert names == ["rms_norm_wide", *STREAMS_LAYER[1:], *STREAMS_LAYER]
 
 
 def test_a_layer_is_a_short_chain() -> None:

@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from strata.kernels import joined
 from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
@@ -168,6 +169,20 @@ class RecordingOps:
         """See Ops.carry_rows."""
         self.inner.carry_rows(x, history, rows)
 
+    def delta_inputs(  # noqa: PLR0913  the protocol's
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        history: torch.Tensor,
+        rows: Rows,
+        b: torch.Tensor,
+        a: torch.Tensor,
+        rate: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.delta_inputs."""
+        return self.inner.delta_inputs(x, weight, history, rows, b, a, rate, bias)
+
     def delta_rule(  # noqa: PLR0913  the protocol's
         self,
         qkv: torch.Tensor,
@@ -201,6 +216,10 @@ class RecordingOps:
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return self.inner.stream_mix(gate, x, streams)
+
+    def low_rank_mix(self, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.low_rank_mix; one operation after the other, so that the product is heard."""
+        return joined.low_rank_mix(self, low, up, x, streams)
 
     def stream_add(
         self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float

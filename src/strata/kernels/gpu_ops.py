@@ -16,6 +16,7 @@ from strata.kernels.cache import gpu as cache_gpu
 from strata.kernels.choose import gpu as choose_gpu
 from strata.kernels.conv import gpu as conv_gpu
 from strata.kernels.delta_rule import gpu as delta_rule_gpu
+from strata.kernels.delta_rule import inputs as delta_inputs
 from strata.kernels.delta_rule import prompt as delta_rule_prompt
 from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
@@ -37,6 +38,7 @@ from strata.kernels.sparse_attention import gpu as sparse_gpu
 from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
+from strata.kernels.streams import low_rank as low_rank_gpu
 from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 WINDOW_ROWS = 32
@@ -204,6 +206,22 @@ class GpuOps:
         """See Ops.carry_rows."""
         conv_gpu.carry_rows(self.device, x, history, rows)
 
+    def delta_inputs(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        history: torch.Tensor,
+        rows: Rows,
+        b: torch.Tensor,
+        a: torch.Tensor,
+        rate: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.delta_inputs."""
+        if len(x) > WINDOW_ROWS or weight.shape[1] != delta_inputs.TAPS:
+            return joined.delta_inputs(self, x, weight, history, rows, b, a, rate, bias)
+        return delta_inputs.delta_inputs(self.device, x, weight, history, rows, b, a, rate, bias)
+
     def delta_rule(
         self,
         qkv: torch.Tensor,
@@ -236,6 +254,12 @@ class GpuOps:
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return streams_gpu.stream_mix(self.device, gate, x, streams)
+
+    def low_rank_mix(self, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.low_rank_mix."""
+        if len(x) > WINDOW_ROWS or not low_rank_gpu.fits(self.device, up, streams):
+            return joined.low_rank_mix(self, low, up, x, streams)
+        return low_rank_gpu.low_rank_mix(self.device, low, up, x, streams)
 
     def stream_add(
         self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float

@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels.ops import Ops, RopeLayout
-from strata.kernels.views import HeadNorms, PagedPlane, Rows
+from strata.kernels.views import HeadNorms, PagedPlane, Rows, Weight
 
 
 def add_norm(
@@ -71,6 +71,27 @@ def complete_blocks(
     normed = ops.rms_norm(mean, weight, eps, mean.shape[-1])
     key = ops.rope(normed.view(len(normed), 1, -1), *ops.rope_angles(starts, frequencies), layout)
     ops.cache_write(block_keys, rows.slot, blocks, key.view(normed.shape))
+
+
+def delta_inputs(
+    ops: Ops,
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    history: torch.Tensor,
+    rows: Rows,
+    b: torch.Tensor,
+    a: torch.Tensor,
+    rate: torch.Tensor,
+    bias: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """See Ops.delta_inputs."""
+    return ops.causal_conv(x, weight, history, rows, 1), *ops.delta_rates(b, a, rate, bias)
+
+
+def low_rank_mix(ops: Ops, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
+    """See Ops.low_rank_mix."""
+    (gate,) = ops.linear(ops.activate("silu", low, divisor=streams), (up,))
+    return ops.stream_mix(gate, x, streams)
 
 
 def stream_add_norm(

@@ -167,6 +167,20 @@ class NaiveOps:
         """See Ops.carry_rows."""
         conv_naive.carry_rows(x, history, rows)
 
+    def delta_inputs(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        history: torch.Tensor,
+        rows: Rows,
+        b: torch.Tensor,
+        a: torch.Tensor,
+        rate: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.delta_inputs."""
+        return joined.delta_inputs(self, x, weight, history, rows, b, a, rate, bias)
+
     def delta_rule(
         self,
         qkv: torch.Tensor,
@@ -196,6 +210,10 @@ class NaiveOps:
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
         return streams_naive.stream_mix(gate, x, streams)
+
+    def low_rank_mix(self, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """See Ops.low_rank_mix."""
+        return joined.low_rank_mix(self, low, up, x, streams)
 
     def stream_add(
         self, residual: torch.Tensor, y: torch.Tensor, gates: torch.Tensor, divisor: float, factor: float

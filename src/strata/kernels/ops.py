@@ -213,6 +213,23 @@ class Ops(Protocol):
         """
         ...
 
+    def delta_inputs(
+        self,
+        x: torch.Tensor,
+        weight: torch.Tensor,
+        history: torch.Tensor,
+        rows: Rows,
+        b: torch.Tensor,
+        a: torch.Tensor,
+        rate: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(causal_conv of x, weight, history and rows with dilation 1, *delta_rates of b, a, rate and bias).
+
+        As kernels/joined.py.
+        """
+        ...
+
     def delta_rule(
         self,
         qkv: torch.Tensor,
@@ -255,6 +272,13 @@ class Ops(Protocol):
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """Mean over streams of sigmoid(gate) * x: gate, x [T, streams * H] -> [T, H]; added in stream order."""
+        ...
+
+    def low_rank_mix(self, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
+        """stream_mix of x [T, streams * H] under the gates W_up silu(low / streams), low [T, rank] -> [T, H].
+
+        As kernels/joined.py.
+        """
         ...
 
     def stream_add(

@@ -88,8 +88,9 @@ class DeltaNet:
         ops, d = batch.ops, self.layout
         assert state.conv is not None and state.delta is not None
         columns, z, b, a = self.inputs(ops, x)
-        qkv = ops.causal_conv(columns, self.conv, state.conv, batch.rows, 1)
-        beta, decay = self.rates(ops, b, a)
+        qkv, beta, decay = ops.delta_inputs(
+            columns, self.conv, state.conv, batch.rows, b, a, self.decay_rate, self.dt_bias
+        )
         batch.report(f"{self.name}.qkv", y=qkv)
         batch.report(f"{self.name}.beta", y=beta)
         batch.report(f"{self.name}.decay", y=decay)
@@ -99,10 +100,6 @@ class DeltaNet:
         (y,) = ops.linear(self.gated_norm(ops, o, z), (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
-
-    def rates(self, ops: Ops, b: torch.Tensor, a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """(beta, alpha) [T, value_heads]: how much is written, how much is kept."""
-        return ops.delta_rates(b, a, self.decay_rate, self.dt_bias)
 
     def gated_norm(self, ops: Ops, o: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
         """norm(o) * act(z): norm first, gate after -> [T, value_heads * value_dim]."""

@@ -55,8 +55,7 @@ class HyperRead:
     ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
         """X -> (m, products of the weights after the first)."""
         low, *others = ops.linear(normed, weights)
-        (gate,) = ops.linear(ops.activate("silu", low, divisor=self.streams), (self.up,))
-        return ops.stream_mix(gate, normed, self.streams), tuple(others)
+        return ops.low_rank_mix(low, self.up, normed, self.streams), tuple(others)
 
     def write(self, residual: torch.Tensor, block: torch.Tensor, gates: torch.Tensor, batch: Batch) -> torch.Tensor:
         """R_s + w_s * block for every stream."""

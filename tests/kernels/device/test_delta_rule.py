@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from kernels.layer_cases import held_rows, poisoned, rows_of, same_bits
+from kernels.device import device_cases as cases
+from kernels.layer_cases import held_rows, normal, poisoned, rows_of, same_bits
 from kernels.test_delta_rule import CASES, EPS, Case
 from strata.kernels.delta_rule import gpu
+from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
+from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import HeadPairing
 from strata.kernels.views import Rows
 
@@ -63,3 +66,31 @@ def test_held_states_stay() -> None:
     found, expected = on_device(case, rows, "grouped"), case.naive(rows, "grouped")
     assert same_bits(found[0], expected[0]) and same_bits(found[1], expected[1])
     assert same_bits(found[1][[1, 2]], case.state[[1, 2]]) and not same_bits(found[1][0], case.state[0])
+
+
+@pytest.mark.parametrize("channels", [5, 300])
+def test_what_the_rule_reads_in_one_launch(channels: int) -> None:
+    rows = held_rows([(1, 0, 1), (0, 3, 7), (2, 0, 2)], [2])
+    x, weight, history = normal(1, 10, channels), normal(2, channels, 4), normal(3, 3, 3, channels)
+    b, a, rate, bias = normal(4, 10, 6), normal(5, 10, 6), -normal(6, 6).abs(), normal(7, 6)
+    past, changed = history.clone(), history.clone()
+    expected = (*NaiveOps().delta_inputs(x, weight, past, rows, b, a, rate, bias), past)
+
+    def run(device: HostDevice) -> list[torch.Tensor]:
+        mine = history.clone()
+        return [*GpuOps(device).delta_inputs(x, weight, mine, rows, b, a, rate, bias), mine]
+
+    cases.on_device(run, expected)
+    device = HostDevice()
+    found = GpuOps(device).delta_inputs(x, weight, changed, rows, a, b, rate, bias)
+    assert device.launches == 1
+    assert same_bits(found[0], expected[0]) and not same_bits(found[1], expected[1])
+
+
+def test_other_convolutions_take_two_launches() -> None:
+    rows, device = rows_of([(0, 0, 2)]), HostDevice()
+    x, weight, history = normal(1, 2, 8), normal(2, 8, 3), normal(3, 1, 2, 8)
+    b, a, rate, bias = normal(4, 2, 6), normal(5, 2, 6), -normal(6, 6).abs(), normal(7, 6)
+    found = GpuOps(device).delta_inputs(x, weight, history.clone(), rows, b, a, rate, bias)
+    assert device.launches == 2
+    assert all(map(same_bits, found, NaiveOps().delta_inputs(x, weight, history, rows, b, a, rate, bias)))

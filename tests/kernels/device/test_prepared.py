@@ -21,8 +21,11 @@ Make = Callable[[Ops], torch.Tensor]
 EVERY = {FORMATS["Q8_0"], FORMATS["Q6_K"]}
 """Formats that read both layouts."""
 
+UP = weight("BF16", 4 * 1056, 64, np.random.default_rng(1))
+
 PRODUCERS: dict[str, Make] = {
     "mix": lambda o: o.stream_mix(3 * normal(1, 3, 2 * 1056), normal(7, 3, 2 * 1056), 2),
+    "low rank": lambda o: o.low_rank_mix(normal(1, 3, 64), UP, normal(7, 3, 4 * 1056), 4),
     "gate": lambda o: o.gate("silu", normal(1, 3, 1056), normal(7, 3, 1056)),
     "norm": lambda o: o.rms_norm(normal(7, 3, 1056), normal(2, 1056), 1e-6, 1056),
     "gated norm": lambda o: o.gated_norm("silu", normal(1, 3, 1056), normal(7, 3, 11, 96), normal(2, 96), 1e-6, 96),

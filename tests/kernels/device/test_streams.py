@@ -1,9 +1,13 @@
 """stream_mix and stream_add on the emulator: the specification's bits."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from kernels.device.device_cases import on_device
 from kernels.layer_cases import normal, same_bits
+from kernels.product_cases import weight as matrix
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
@@ -35,6 +39,27 @@ def test_an_addition_with_the_norm_that_follows(rows: int, streams: int, hidden:
     found = GpuOps(device).stream_add_norm(x, y, gates.flip(1).contiguous(), streams, 2.0, weight, 1e-6)
     assert device.launches == (1 if hidden > 512 else 2)
     assert not any(map(same_bits, found, expected))
+
+
+@pytest.mark.parametrize(
+    ("fmt", "rows", "hidden", "rank"), [("BF16", 1, 64, 320), ("F16", 6, 32, 64), ("F32", 2, 96, 32)]
+)
+def test_gates_of_a_low_rank_in_one_launch(fmt: str, rows: int, hidden: int, rank: int) -> None:
+    up = replace(matrix(fmt, 4 * hidden, rank, np.random.default_rng(1)), scale=0.7)
+    low, x = 4 * normal(2, rows, rank), normal(3, rows, 4 * hidden)
+    expected = NaiveOps().low_rank_mix(low, up, x, 4)
+    on_device(lambda d: [GpuOps(d).low_rank_mix(low, up, x, 4)], [expected])
+    device = HostDevice()
+    turned = GpuOps(device).low_rank_mix(low.flip(1).contiguous(), up, x, 4)
+    assert device.launches == 1
+    assert not same_bits(turned, expected)
+
+
+@pytest.mark.parametrize(("fmt", "streams"), [("Q8_0", 4), ("BF16", 2)])
+def test_gates_of_other_kinds_take_several(fmt: str, streams: int) -> None:
+    up = matrix(fmt, streams * 32, 32, np.random.default_rng(1))
+    low, x = normal(2, 2, 32), normal(3, 2, streams * 32)
+    on_device(lambda d: [GpuOps(d).low_rank_mix(low, up, x, streams)], [NaiveOps().low_rank_mix(low, up, x, streams)])
 
 
 def test_the_order_of_streams_shows_in_the_bits() -> None:

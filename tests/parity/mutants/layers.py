@@ -64,11 +64,6 @@ def gate_before_norm(patch: Patch) -> None:
     patch.setattr(DeltaNet, "gated_norm", gated)
 
 
-def a_and_b_swapped(patch: Patch) -> None:
-    honest = DeltaNet.rates
-    patch.setattr(DeltaNet, "rates", lambda self, ops, b, a: honest(self, ops, a, b))
-
-
 def packed_as_global_parts(patch: Patch) -> None:
     def unpack(self, ops, packed):
         d = self.layout

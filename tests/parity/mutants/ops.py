@@ -68,6 +68,11 @@ def convolved(x, weight, history, rows, dilation, silu):
     return tensor(out / (1 + np.exp(-out)) if silu else out)
 
 
+class SwappedRates(Altered):
+    def delta_rates(self, b, a, rate, bias):
+        return self.base.delta_rates(a, b, rate, bias)
+
+
 class NoSiluAfterConvolution(Altered):
     def causal_conv(self, x, weight, history, rows, dilation):
         if dilation > 1:

@@ -47,7 +47,7 @@ FAULTS = (
     Fault("delta net: gate before the norm", HYBRID, "delta_net", layers.gate_before_norm),
     Fault("delta net: A_log without exp", HYBRID, "delta_net.decay", LOG),
     Fault("delta net: dt_bias dropped", HYBRID, "delta_net.decay", tensors.vectors(("ssm_dt.bias",), torch.zeros_like)),
-    Fault("delta net: a and b swapped", HYBRID, "delta_net.beta", layers.a_and_b_swapped),
+    Fault("delta net: a and b swapped", HYBRID, "delta_net.beta", ops=altered.SwappedRates),
     Fault("delta net: no query scale", HYBRID, "delta_net", ops=altered.NoQueryScale),
     Fault("delta net: no l2 norm", HYBRID, "delta_net", ops=altered.NoL2Norm),
     Fault("delta net: no silu after the convolution", HYBRID, "delta_net.qkv", ops=altered.NoSiluAfterConvolution),

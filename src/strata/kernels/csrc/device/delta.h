@@ -3,7 +3,7 @@
 // next one (decay, read) share one pass, which keeps two chains going. Bits as delta_rule/naive.py.
 #pragma once
 
-#include "norm.h"
+#include "norm_rows.h"
 #include "small.h"
 
 namespace strata::STRATA_ISA {
@@ -80,14 +80,13 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
                                   float* out, const int32_t* segments, const int32_t* held, int64_t key_heads, int64_t value_heads,
                                   int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t ready, int64_t tiled,
                                   float eps, float scale)) {
-    in_turn();
+    start_next();
     SHARED(float, shared_q, 2 * kMostKeyDims);
     SHARED(float, shared_k, 2 * kMostKeyDims);
     DELTA_DIMS;
     const int64_t across = (columns + 31) / 32, h = block_x() / across, c = block_x() % across * 32 + lane();
     const int64_t slot = segments[3 * block_y()], first = segments[3 * block_y() + 1];
     const int length = segments[3 * block_y() + 2];
-    if (length == 0) return;
     const int64_t key_head = tiled ? h % key_heads : h / (value_heads / key_heads);
     const int64_t width = 2 * key_heads * dim + value_heads * columns;
     const float* heads = qk + first * qk_width + key_head * dim;
@@ -101,7 +100,10 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
 
     float s[kMostKeyDims];
     UNROLL
-    for (int i = 0; i < dim; ++i) s[i] = on ? place[i * columns] : 0.0f;
+    for (int i = 0; i < dim; ++i) s[i] = on && length > 0 ? place[i * columns] : 0.0f;
+    // Before its turn: steps alone write the state, and copies of what a step reads run before it.
+    after_previous();
+    if (length == 0) return;
     put_row(rows, fetch_row(rows, 0, dim), dim, shared_q, shared_k);
     if (length > 1) put_row(rows, fetch_row(rows, 1, dim), dim, shared_q + dim, shared_k + dim);
     sync_warp();
