@@ -7,6 +7,7 @@ import torch
 
 from strata.core.errors import UnsupportedError
 from strata.experts.map import ExpertMap, map_of
+from strata.experts.protocol import SharedOutput
 from strata.kernels.ops import Ops
 from strata.kernels.rendezvous.naive import Tier
 from strata.store.experts import ExpertStore
@@ -24,9 +25,17 @@ class CpuExperts:
         self.store = store
         self.paging = Paging(store)
 
-    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def run(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        shared: SharedOutput | None = None,
+    ) -> torch.Tensor:
         """See `Experts.run`."""
-        return self.ops.experts(x, ids, weights, self.store.bank(layer))
+        y = self.ops.experts(x, ids, weights, self.store.bank(layer))
+        return y if shared is None else shared.add(self.ops, y)
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """See `Experts.prefetch`: pages of the mapped file that are missing are brought in beside the step."""

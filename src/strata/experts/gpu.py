@@ -18,6 +18,7 @@ from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
 from strata.experts.map import ExpertMap, map_of
+from strata.experts.protocol import SharedOutput
 from strata.experts.split import Split
 from strata.kernels.device import Device
 from strata.kernels.experts import prompt
@@ -27,6 +28,7 @@ from strata.kernels.experts.table import ExpertTable
 from strata.kernels.rendezvous.answerer import Answer, Answerer
 from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
 from strata.kernels.rendezvous.naive import Tier
+from strata.kernels.streams.gpu import stream_add
 
 MOST_ROWS = 32
 """Of one call of the kernels of windows; more rows are several calls, or a prompt's."""
@@ -80,10 +82,21 @@ class GpuExperts:
     reach: int = 17
     """So many numbers of misses are looked at when the split is corrected: twice what a call ever had."""
 
-    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def run(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        shared: SharedOutput | None = None,
+    ) -> torch.Tensor:
         """See `Experts.run`; all tensors are on the device. Never waits on the host."""
         if len(x) > MOST_ROWS and self.reaches(layer):
-            return self.read(layer, x, ids, weights)
+            y = self.read(layer, x, ids, weights)
+            if shared is None:
+                return y
+            shared.ready()
+            return stream_add(self.device, y, shared.own, shared.strength, 1.0, 1.0)
         y = self.device.empty(*x.shape)
         placement = Placement(self.cache.table.entries[layer], self.split.tables[self.split.kind[layer]])
         calls = self.calls[layer]
@@ -94,7 +107,10 @@ class GpuExperts:
             ways, grouped = place(self.device, self.desk, layer, placement, some, ids[part], calls)
             results = self.device.empty(*ids[part].shape, x.shape[1])
             pair_results(self.device, grouped, calls, results)
-            combine(self.device, self.desk, layer, results, weights[part], ways, y[part])
+            if shared is not None and first == 0:
+                shared.ready()
+            last = None if shared is None else (shared.own[part], shared.strength[part])
+            combine(self.device, self.desk, layer, results, weights[part], ways, y[part], last)
         return y
 
     def reaches(self, layer: int) -> bool:

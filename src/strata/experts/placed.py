@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 
 from strata.experts.map import ExpertMap
-from strata.experts.protocol import Experts
+from strata.experts.protocol import Experts, SharedOutput
 
 
 class PlacedExperts:
@@ -14,9 +14,16 @@ class PlacedExperts:
     def __init__(self, inner: Experts) -> None:
         self.inner = inner
 
-    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def run(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        shared: SharedOutput | None = None,
+    ) -> torch.Tensor:
         """See `Experts.run`."""
-        return self.inner.run(layer, x, ids, weights)
+        return self.inner.run(layer, x, ids, weights, shared)
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """See `Experts.prefetch`."""

@@ -1,18 +1,44 @@
 """What a layer sees of its experts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 
 from strata.experts.map import ExpertMap
+from strata.kernels.ops import Ops
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOutput:
+    """What an expert that every token visits gives, behind its gate: it is added last."""
+
+    own: torch.Tensor
+    """[T, hidden]"""
+    strength: torch.Tensor
+    """[T, 1], before the sigmoid"""
+    ready: Callable[[], None]
+    """To be called before work that reads `own` is asked for."""
+
+    def add(self, ops: Ops, y: torch.Tensor) -> torch.Tensor:
+        """y + sigmoid(strength) * own, one fma per value."""
+        self.ready()
+        return ops.stream_add(y, self.own, self.strength, 1.0, 1.0)
 
 
 class Experts(Protocol):
     """The routed experts of all layers, wherever each of them is computed."""
 
-    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Sum over k in rank order of weights[t, k] * expert_{ids[t, k]}(x_t).
+    def run(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        shared: SharedOutput | None = None,
+    ) -> torch.Tensor:
+        """Sum over k in rank order of weights[t, k] * expert_{ids[t, k]}(x_t), then what is `shared`.
 
         x float32 [T, hidden]; ids int32 [T, k]; weights float32 [T, k] -> [T, hidden]. The result does not depend on
         where an expert's bytes lie.

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from strata.experts.map import ExpertMap
-from strata.experts.protocol import Experts
+from strata.experts.protocol import Experts, SharedOutput
 from strata.experts.traces import RoutingTrace
 
 KEPT_ROWS = 64
@@ -36,9 +36,16 @@ class TracedExperts:
         self.buffers[rows].copy_(ids)
         self.inner.begin_step(rows)
 
-    def run(self, layer: int, x: torch.Tensor, ids: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    def run(
+        self,
+        layer: int,
+        x: torch.Tensor,
+        ids: torch.Tensor,
+        weights: torch.Tensor,
+        shared: SharedOutput | None = None,
+    ) -> torch.Tensor:
         """See `Experts.run`; `ids` are not looked at."""
-        return self.inner.run(layer, x, self.buffers[len(ids)][self.index[layer]], weights)
+        return self.inner.run(layer, x, self.buffers[len(ids)][self.index[layer]], weights, shared)
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """A forecast is the router's: it says nothing about the trace."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.experts.protocol import Experts
+from strata.experts.protocol import Experts, SharedOutput
 from strata.kernels.ops import Ops
 from strata.kernels.views import Weight
 from strata.layers.batch import Batch
@@ -40,10 +40,6 @@ class SharedExpert:
     network: GatedFeedForward
     gate: Weight
 
-    def add(self, ops: Ops, strength: torch.Tensor, own: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """y + sigmoid(strength) * own, one fma per value, for strength = w . x and own = expert(x)."""
-        return ops.stream_add(y, own, strength, 1.0, 1.0)
-
 
 @dataclass(frozen=True, slots=True)
 class Moe:
@@ -68,16 +64,13 @@ class Moe:
         batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
         if batch.routed is not None:
             batch.routed[self.layer] = ids
-        branch, own = ops.branch(len(x)), None
+        branch, last = ops.branch(len(x)), None
         if self.shared is not None:  # beside the routed experts, whose placing leaves a GPU idle
             with branch.work():
-                own = self.shared.network.output(ops, *shared)
+                last = SharedOutput(self.shared.network.output(ops, *shared), strength[0], branch.join)
             batch.close(f"{self.name}.shared")
-        y = self.experts.run(self.layer, x, ids, weights)
+        y = self.experts.run(self.layer, x, ids, weights, last)
         batch.close(f"{self.name}.routed")
-        if self.shared is not None and own is not None:
-            branch.join()
-            y = self.shared.add(ops, strength[0], own, y)
         batch.report(f"{self.name}.moe", x=x, y=y)
         return y
 

@@ -9,6 +9,7 @@ from strata.kernels.experts.gpu import JOB_WORDS, group, pair_results
 from strata.kernels.experts.naive import experts as naive_experts
 from strata.kernels.experts.table import COLUMNS, TIER_SHIFT, described, table_of
 from strata.kernels.host_device import HostDevice
+from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.rendezvous import naive
 from strata.kernels.rendezvous.answerer import Answerer
 from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
@@ -194,4 +195,9 @@ def test_combine_is_its_specification(scene):
     s.desk.mailbox.answers.copy_(torch.from_numpy(answers))
     y = torch.empty(4, HIDDEN)
     combine(s.device, s.desk, 1, *map(torch.from_numpy, (results, weights, ways)), y)
-    assert np.array_equal(y.numpy(), naive.combine(results, weights, ways, answers.reshape(4, 3, HIDDEN)))
+    expected = naive.combine(results, weights, ways, answers.reshape(4, 3, HIDDEN))
+    assert np.array_equal(y.numpy(), expected)
+    own, strength = (torch.from_numpy(rng.standard_normal((4, n)).astype(np.float32)) for n in (HIDDEN, 1))
+    combine(s.device, s.desk, 1, *map(torch.from_numpy, (results, weights, ways)), y, (own, strength))
+    assert torch.equal(y, NaiveOps().stream_add(torch.from_numpy(expected), own, strength, 1.0, 1.0))
+    assert not np.array_equal(y.numpy(), expected)

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 import torch
 
+from strata.experts.protocol import SharedOutput
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.ngram import naive
 from strata.layers.attention import Attention
-from strata.layers.delta_net import DeltaNet, PackedInputs
+from strata.layers.delta_net import PackedInputs
 from strata.layers.hyper import HyperRead, Unwritten
-from strata.layers.moe import SharedExpert
 from strata.layers.ngram import NgramEmbedding
 from strata.layers.rope import Rope
 from strata.layers.sparse_attention import Indexer
@@ -49,21 +49,6 @@ def rotary_over_the_whole_head(patch: Patch) -> None:
         patch.setattr(module, "Rope", WholeRope)
 
 
-def other_gate(patch: Patch) -> None:
-    def gated(self, ops, o, z):
-        other = "silu" if self.gate == "sigmoid" else "sigmoid"
-        return self.norm(ops, o).view(z.shape) * ops.activate(other, z)
-
-    patch.setattr(DeltaNet, "gated_norm", gated)
-
-
-def gate_before_norm(patch: Patch) -> None:
-    def gated(self, ops, o, z):
-        return self.norm(ops, (o.view(z.shape) * ops.activate(self.gate, z)).view(o.shape)).view(z.shape)
-
-    patch.setattr(DeltaNet, "gated_norm", gated)
-
-
 def packed_as_global_parts(patch: Patch) -> None:
     def unpack(self, ops, packed):
         d = self.layout
@@ -85,11 +70,11 @@ def ba_as_global_halves(patch: Patch) -> None:
 
 
 def shared_expert_without_gate(patch: Patch) -> None:
-    patch.setattr(SharedExpert, "add", lambda self, ops, strength, own, y: y + own)
+    patch.setattr(SharedOutput, "add", lambda self, ops, y: y + self.own)
 
 
 def shared_expert_forgotten(patch: Patch) -> None:
-    patch.setattr(SharedExpert, "add", lambda self, ops, strength, own, y: y)
+    patch.setattr(SharedOutput, "add", lambda self, ops, y: y)
 
 
 def hyper_without_division_before_silu(patch: Patch) -> None:

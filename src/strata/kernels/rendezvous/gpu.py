@@ -114,13 +114,16 @@ def combine(
     weights: torch.Tensor,
     ways: torch.Tensor,
     y: torch.Tensor,
+    last: tuple[torch.Tensor, torch.Tensor] | None = None,
 ) -> None:
     """Wait for the CPU's part, if there is one, and add up all experts in rank order into y [T, hidden].
 
-    outputs [T, k, hidden] holds what the device computed; weights [T, k].
+    outputs [T, k, hidden] holds what the device computed; weights [T, k]. `last`: own [T, hidden] and strength [T, 1];
+    sigmoid(strength) * own is added last.
     """
     rows, top_k, hidden = outputs.shape
     box = desk.mailbox
+    own, strength = (0, 0) if last is None else (last[0].data_ptr(), last[1].data_ptr())
     device.launch(
         COMBINE,
         (-(-hidden // THREADS), rows, 1),
@@ -133,6 +136,8 @@ def combine(
         desk.ledger[layer].data_ptr(),
         box.head.data_ptr(),
         box.answers.data_ptr(),
+        own,
+        strength,
         y.data_ptr(),
         top_k,
         hidden,

@@ -203,10 +203,12 @@ STRATA_INLINE void ask_ranks(Ranks& ranks, const float* outputs, const float* we
     }
 }
 
-// One block per 256 columns (x) and row (y). outputs [rows, top_k, hidden]: what the GPU computed.
+// One block per 256 columns (x) and row (y). outputs [rows, top_k, hidden]: what the GPU computed. own [rows, hidden] behind the
+// gates strength [rows] is added last; null: nothing is.
 STRATA_KERNEL(rendezvous_combine,
               (const float* outputs, const float* weights, const int32_t* ways, Encounter* encounter, Ledger* ledger,
-               Mailbox* box, const float* answers, float* y, int64_t top_k, int64_t hidden, int64_t limit_ns)) {
+               Mailbox* box, const float* answers, const float* own, const float* strength, float* y, int64_t top_k,
+               int64_t hidden, int64_t limit_ns)) {
     in_turn();
     SHARED(int64_t, asked, 1);
     const bool first = block_x() == 0 && block_y() == 0 && thread_x() == 0;
@@ -214,6 +216,7 @@ STRATA_KERNEL(rendezvous_combine,
     if (thread_x() == 0) asked[0] = encounter->waiting;
     const int64_t column = static_cast<int64_t>(block_x()) * block_size() + thread_x(), row = block_y();
     const int64_t at = column < hidden ? column : hidden - 1;
+    const float shared = own ? own[row * hidden + at] : 0.0f, opened = own ? strength[row] : 0.0f;
     Ranks ranks;
     ask_ranks(ranks, outputs, weights, ways, row * top_k, top_k, hidden, at);
     barrier();
@@ -234,6 +237,7 @@ STRATA_KERNEL(rendezvous_combine,
             if (rank + k < top_k) sum = fma(ranks.weight[k], ranks.one[k], sum);
         }
     }
+    if (own) sum = fma(sigmoid(opened), shared, sum);
     if (column < hidden) y[row * hidden + column] = sum;
     if (!first) return;
     ledger->gpu_ns = began - placed;
