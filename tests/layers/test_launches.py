@@ -39,7 +39,7 @@ STREAMS, RANK = 4, 32
 READ = ("stream_add_norm", "linear_1", "low_rank_mix_1")
 STREAMS_LAYER = [
     *READ,
-    *("linear_1", "delta_inputs", "delta_rule", "gated_norm_sigmoid", "linear_1"),
+    *("linear_1", "delta_inputs", "delta_gated", "linear_1"),
     *READ,
     *(
         "linear_1",

@@ -9,7 +9,7 @@ from strata.kernels import joined
 from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
-from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class Heard(Protocol):
@@ -196,6 +196,21 @@ class RecordingOps:
     ) -> torch.Tensor:
         """See Ops.delta_rule."""
         return self.inner.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def gated_delta_rule(  # noqa: PLR0913  the protocol's
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.gated_delta_rule."""
+        return self.inner.gated_delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

@@ -27,7 +27,7 @@ from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.step_program import Workspace
 from strata.kernels.streams import cpu as streams_cpu
-from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class CpuOps:
@@ -199,6 +199,21 @@ class CpuOps:
     ) -> torch.Tensor:
         """See Ops.delta_rule."""
         return delta_rule_cpu.delta_rule(self.native, qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def gated_delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.gated_delta_rule."""
+        return joined.gated_delta_rule(self, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

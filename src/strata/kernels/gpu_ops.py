@@ -39,7 +39,7 @@ from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.streams import low_rank as low_rank_gpu
-from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 WINDOW_ROWS = 32
 """Rows of a step up to which kernels are made for few rows; more are a prompt's. The bits are the same."""
@@ -236,6 +236,25 @@ class GpuOps:
         """See Ops.delta_rule."""
         form = delta_rule_prompt.delta_rule if len(qkv) > WINDOW_ROWS else delta_rule_gpu.delta_rule
         return form(self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def gated_delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.gated_delta_rule."""
+        if len(qkv) > WINDOW_ROWS or not delta_rule_gpu.gates(state):
+            return joined.gated_delta_rule(self, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
+        return delta_rule_gpu.gated_delta_rule(
+            self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate
+        )
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

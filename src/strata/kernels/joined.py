@@ -2,8 +2,8 @@
 
 import torch
 
-from strata.kernels.ops import Ops, RopeLayout
-from strata.kernels.views import HeadNorms, PagedPlane, Rows, Weight
+from strata.kernels.ops import HeadPairing, Ops, RopeLayout
+from strata.kernels.views import HeadGate, HeadNorms, PagedPlane, Rows, Weight
 
 
 def add_norm(
@@ -86,6 +86,23 @@ def delta_inputs(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """See Ops.delta_inputs."""
     return ops.causal_conv(x, weight, history, rows, 1), *ops.delta_rates(b, a, rate, bias)
+
+
+def gated_delta_rule(
+    ops: Ops,
+    qkv: torch.Tensor,
+    beta: torch.Tensor,
+    decay: torch.Tensor,
+    state: torch.Tensor,
+    rows: Rows,
+    key_heads: int,
+    pairing: HeadPairing,
+    eps: float,
+    gate: HeadGate,
+) -> torch.Tensor:
+    """See Ops.gated_delta_rule."""
+    o = ops.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
+    return ops.gated_norm(gate.kind, gate.values, o, gate.weight, gate.eps, o.shape[-1])
 
 
 def low_rank_mix(ops: Ops, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:

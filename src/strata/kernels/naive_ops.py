@@ -25,7 +25,7 @@ from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import naive as streams_naive
-from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 
 class NaiveOps:
@@ -194,6 +194,21 @@ class NaiveOps:
     ) -> torch.Tensor:
         """See Ops.delta_rule."""
         return delta_rule_naive.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
+
+    def gated_delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.gated_delta_rule."""
+        return joined.gated_delta_rule(self, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

@@ -14,7 +14,7 @@ import torch
 
 from strata.kernels.branch import Branch
 from strata.kernels.step_program import Workspace
-from strata.kernels.views import DrawRows, ExpertBank, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
 RopeLayout = Literal["halves", "pairs"]
@@ -249,6 +249,21 @@ class Ops(Protocol):
         or h mod nk (tiled). Per row: S *= decay; m = S^T k; d = beta (v - m); S += k d^T; o = S^T q;
         sums over dk in increasing order by fma. -> [T, nv, dv].
         """
+        ...
+
+    def gated_delta_rule(
+        self,
+        qkv: torch.Tensor,
+        beta: torch.Tensor,
+        decay: torch.Tensor,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """gated_norm of what delta_rule gives, head by head -> [T, nv * dv]. As kernels/joined.py."""
         ...
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -53,6 +53,18 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class HeadGate:
+    """What heads x [T, heads, d] become: kind(values) * (x / sqrt(mean(x^2) + eps) * weight), the mean of each head."""
+
+    kind: Literal["silu", "sigmoid"]
+    values: torch.Tensor
+    """[T, heads * d]"""
+    weight: torch.Tensor
+    """[d]"""
+    eps: float
+
+
+@dataclass(frozen=True, slots=True)
 class HeadNorms:
     """Norms over each head's values: `x / sqrt(mean(x^2) + eps) * weight` with weights [d] of queries and of keys."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from strata.kernels.ops import Ops
-from strata.kernels.views import Weight
+from strata.kernels.views import HeadGate, Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
 from strata.state.journal import LayerJournal
@@ -94,13 +94,10 @@ class DeltaNet:
         batch.report(f"{self.name}.qkv", y=qkv)
         batch.report(f"{self.name}.beta", y=beta)
         batch.report(f"{self.name}.decay", y=decay)
-        o = ops.delta_rule(qkv, beta, decay, state.delta, batch.rows, d.key_heads, d.pairing, d.eps)
+        gate = HeadGate(self.gate, z, self.norm.weight, self.norm.eps)
+        o = ops.gated_delta_rule(qkv, beta, decay, state.delta, batch.rows, d.key_heads, d.pairing, d.eps, gate)
         if journal is not None:
             journal.conv, journal.rule = columns, (qkv, beta, decay)
-        (y,) = ops.linear(self.gated_norm(ops, o, z), (self.out,))
+        (y,) = ops.linear(o, (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
-
-    def gated_norm(self, ops: Ops, o: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-        """norm(o) * act(z): norm first, gate after -> [T, value_heads * value_dim]."""
-        return self.norm.gated(ops, self.gate, z, o)

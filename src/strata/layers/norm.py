@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.kernels.ops import Activation, Ops
+from strata.kernels.ops import Ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,3 @@ class RmsNorm:
     def added(self, ops: Ops, x: torch.Tensor, y: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         """(x + y, its norm) of x [T, group] and y like it; None: nothing is added."""
         return (x, self(ops, x)) if y is None else ops.add_norm(x, y, self.weight, self.eps)
-
-    def gated(self, ops: Ops, kind: Activation, gate: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """kind(gate) * y, in the shape of `gate` [T, D]."""
-        return ops.gated_norm(kind, gate, x, self.weight, self.eps, self.group)

@@ -1,5 +1,8 @@
 """delta_rule on the emulated device: the specification's outputs and states."""
 
+from dataclasses import replace
+from typing import Literal
+
 import pytest
 import torch
 
@@ -10,8 +13,8 @@ from strata.kernels.delta_rule import gpu
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
-from strata.kernels.ops import HeadPairing
-from strata.kernels.views import Rows
+from strata.kernels.ops import HeadPairing, Ops
+from strata.kernels.views import HeadGate, Rows
 
 
 def on_device(case: Case, rows: Rows, pairing: HeadPairing) -> list[torch.Tensor]:
@@ -94,3 +97,45 @@ def test_other_convolutions_take_two_launches() -> None:
     found = GpuOps(device).delta_inputs(x, weight, history.clone(), rows, b, a, rate, bias)
     assert device.launches == 2
     assert all(map(same_bits, found, NaiveOps().delta_inputs(x, weight, history, rows, b, a, rate, bias)))
+
+
+@pytest.mark.parametrize(
+    ("heads", "dims", "segments"),
+    [
+        ((2, 4), (24, 64), [(1, 0, 1), (0, 5, 5), (2, 0, 2)]),
+        ((1, 2), (32, 32), [(0, 0, 1)]),
+        ((1, 3), (128, 128), [(0, 3, 2)]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["silu", "sigmoid"])
+def test_outputs_behind_a_gate_in_the_same_launch(
+    heads: tuple[int, int],
+    dims: tuple[int, int],
+    segments: list[tuple[int, int, int]],
+    kind: Literal["silu", "sigmoid"],
+) -> None:
+    rows = held_rows(segments, [1])
+    case = Case(1, len(rows.slot), 4, heads, dims)
+    gate = HeadGate(kind, normal(9, len(rows.slot), heads[1] * dims[1]), normal(8, dims[1]), 1e-5)
+
+    def run(ops: Ops, gate: HeadGate) -> list[torch.Tensor]:
+        state = case.state.clone()
+        given = (case.qkv, case.beta, case.decay, state, rows, case.key_heads)
+        return [ops.gated_delta_rule(*given, "tiled", EPS, gate), state]
+
+    expected = run(NaiveOps(), gate)
+    cases.on_device(lambda d: run(GpuOps(d), gate), expected)
+    device = HostDevice()
+    y, state = run(GpuOps(device), replace(gate, weight=gate.weight.flip(0).contiguous()))
+    assert device.launches == (1 if len(rows.slot) <= gpu.MOST_ROWS else 2)
+    assert not same_bits(y, expected[0]) and same_bits(state, expected[1])
+
+
+def test_heads_of_other_widths_take_a_launch_more() -> None:
+    case, rows, device = Case(1, 2, 1, (1, 2), (24, 40)), rows_of([(0, 0, 2)]), HostDevice()
+    gate = HeadGate("silu", normal(9, 2, 80), normal(8, 40), 1e-5)
+    found, expected = (
+        ops.gated_delta_rule(case.qkv, case.beta, case.decay, case.state.clone(), rows, 1, "grouped", EPS, gate)
+        for ops in (GpuOps(device), NaiveOps())
+    )
+    assert device.launches == 2 and same_bits(found, expected)

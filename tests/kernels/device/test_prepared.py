@@ -8,23 +8,32 @@ import pytest
 import torch
 
 from kernels.device.device_cases import ORDERS
-from kernels.layer_cases import normal, poisoned, same_bits
+from kernels.layer_cases import normal, poisoned, rows_of, same_bits
 from kernels.product_data import weight
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.linear import launch
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Ops
+from strata.kernels.views import HeadGate
 from strata.quant.formats import FORMATS
 
 Make = Callable[[Ops], torch.Tensor]
 EVERY = {FORMATS["Q8_0"], FORMATS["Q6_K"]}
 """Formats that read both layouts."""
 
+
+def gated_rule(ops: Ops) -> torch.Tensor:
+    rates, state, rows = normal(2, 3, 33).sigmoid(), torch.zeros(1, 33, 32, 32), rows_of([(0, 0, 3)])
+    gate = HeadGate("silu", normal(5, 3, 1056), normal(6, 32), 1e-6)
+    return ops.gated_delta_rule(normal(1, 3, 64 + 1056), rates, rates, state, rows, 1, "grouped", 1e-6, gate)
+
+
 UP = weight("BF16", 4 * 1056, 64, np.random.default_rng(1))
 
 PRODUCERS: dict[str, Make] = {
     "mix": lambda o: o.stream_mix(3 * normal(1, 3, 2 * 1056), normal(7, 3, 2 * 1056), 2),
+    "gated rule": gated_rule,
     "low rank": lambda o: o.low_rank_mix(normal(1, 3, 64), UP, normal(7, 3, 4 * 1056), 4),
     "gate": lambda o: o.gate("silu", normal(1, 3, 1056), normal(7, 3, 1056)),
     "norm": lambda o: o.rms_norm(normal(7, 3, 1056), normal(2, 1056), 1e-6, 1056),

@@ -68,6 +68,17 @@ def convolved(x, weight, history, rows, dilation, silu):
     return tensor(out / (1 + np.exp(-out)) if silu else out)
 
 
+class OtherGate(Altered):
+    def gated_norm(self, kind, gate, x, weight, eps, group):
+        return self.base.gated_norm("silu" if kind == "sigmoid" else "sigmoid", gate, x, weight, eps, group)
+
+
+class GateBeforeNorm(Altered):
+    def gated_norm(self, kind, gate, x, weight, eps, group):
+        opened = x.view(gate.shape) * self.base.activate(kind, gate)
+        return self.base.rms_norm(opened.view(x.shape), weight, eps, group).view(gate.shape)
+
+
 class SwappedRates(Altered):
     def delta_rates(self, b, a, rate, bias):
         return self.base.delta_rates(a, b, rate, bias)

@@ -3,6 +3,7 @@
 // next one (decay, read) share one pass, which keeps two chains going. Bits as delta_rule/naive.py.
 #pragma once
 
+#include "beside.h"
 #include "norm_rows.h"
 #include "small.h"
 
@@ -10,10 +11,10 @@ namespace strata::STRATA_ISA {
 
 #if defined(DELTA_KEY_DIM)
 constexpr int kMostKeyDims = DELTA_KEY_DIM;
-#define DELTA_DIMS constexpr int dim = DELTA_KEY_DIM, columns = DELTA_VALUE_DIM
+#define DELTA_DIMS(key, value) constexpr int dim = DELTA_KEY_DIM, columns = DELTA_VALUE_DIM
 #else
 constexpr int kMostKeyDims = 256;
-#define DELTA_DIMS const int dim = static_cast<int>(key_dim), columns = static_cast<int>(value_dim)
+#define DELTA_DIMS(key, value) const int dim = static_cast<int>(key), columns = static_cast<int>(value)
 #endif
 
 // Where a head's q and k of row 0 lie, and how far the next row's are.
@@ -74,29 +75,33 @@ STRATA_KERNEL(delta_normalise, (const float* qkv, float* y, int64_t rows, int64_
     for (int64_t i = lane(); i < dim; i += 32) y[vector * dim + i] = (in[i] * r) * by;
 }
 
-// Segment y's rows on 32 columns of a head. Grid: x column groups of all value heads, y segments; blocks of 32.
-// qk [rows, ..]: `ready`, normalised rows of qk_width values, q then k; otherwise qkv itself.
-STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
-                                  float* out, const int32_t* segments, const int32_t* held, int64_t key_heads, int64_t value_heads,
-                                  int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t ready, int64_t tiled,
-                                  float eps, float scale)) {
-    start_next();
-    SHARED(float, shared_q, 2 * kMostKeyDims);
-    SHARED(float, shared_k, 2 * kMostKeyDims);
-    DELTA_DIMS;
-    const int64_t across = (columns + 31) / 32, h = block_x() / across, c = block_x() % across * 32 + lane();
-    const int64_t slot = segments[3 * block_y()], first = segments[3 * block_y() + 1];
-    const int length = segments[3 * block_y() + 2];
-    const int64_t key_head = tiled ? h % key_heads : h / (value_heads / key_heads);
+// What a call of the rule is about.
+struct Rule {
+    const float *qkv, *qk, *beta, *decay;
+    float* state;
+    const int32_t *segments, *held;
+    int64_t key_heads, value_heads, key_dim, value_dim, qk_width;
+    bool ready, tiled;
+    float eps, scale;
+};
+
+// Segment y's rows on 32 columns of head h, number `c` this lane's: output t goes to to[t * to_step], if there is such a column.
+// `shared_q` and `shared_k` hold two rows of this group's. Comes to the kernel's turn.
+STRATA_INLINE void rule_columns(const Rule& rule, int64_t h, int64_t c, float* shared_q, float* shared_k, float* to,
+                                int64_t to_step) {
+    DELTA_DIMS(rule.key_dim, rule.value_dim);
+    const int32_t* const segment = rule.segments + 3 * block_y();
+    const int64_t slot = segment[0], first = segment[1], key_heads = rule.key_heads, value_heads = rule.value_heads;
+    const int length = segment[2];
+    const int64_t key_head = rule.tiled ? h % key_heads : h / (value_heads / key_heads);
     const int64_t width = 2 * key_heads * dim + value_heads * columns;
-    const float* heads = qk + first * qk_width + key_head * dim;
-    const HeadRows rows = {heads, heads + key_heads * dim, qk_width, ready != 0, eps, scale};
+    const float* heads = rule.qk + first * rule.qk_width + key_head * dim;
+    const HeadRows rows = {heads, heads + key_heads * dim, rule.qk_width, rule.ready, rule.eps, rule.scale};
     const bool on = c < columns;
-    const float* v = qkv + first * width + 2 * key_heads * dim + h * columns + c;
-    const float* b = beta + first * value_heads + h;
-    const float* g = decay + first * value_heads + h;
-    float* place = state + (slot * value_heads + h) * dim * columns + c;
-    float* to = out + (first * value_heads + h) * columns + c;
+    const float* v = rule.qkv + first * width + 2 * key_heads * dim + h * columns + c;
+    const float* b = rule.beta + first * value_heads + h;
+    const float* g = rule.decay + first * value_heads + h;
+    float* place = rule.state + (slot * value_heads + h) * dim * columns + c;
 
     float s[kMostKeyDims];
     UNROLL
@@ -135,7 +140,7 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
             read = fma(s[i], next[i], read);
         }
         fade = later;
-        if (on) to[t * value_heads * columns] = sum;
+        if (on) to[t * to_step] = sum;
         sync_warp();  // row t is used up
         if (more) put_row(rows, held, dim, shared_q + (t & 1) * dim, shared_k + (t & 1) * dim);
         sync_warp();
@@ -144,7 +149,7 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
     const float* q = shared_q + (t & 1) * dim;
     const float* k = shared_k + (t & 1) * dim;
     const float change = rate * (value - read);
-    const bool write = on && !(held && held[block_y()]);
+    const bool write = on && !(rule.held && rule.held[block_y()]);
     float sum = 0.0f;
     UNROLL
     for (int i = 0; i < dim; ++i) {
@@ -152,7 +157,65 @@ STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float
         sum = fma(s[i], q[i], sum);
         if (write) place[i * columns] = s[i];
     }
-    if (on) to[t * value_heads * columns] = sum;
+    if (on) to[t * to_step] = sum;
+}
+
+// Segment y's rows on 32 columns of a head -> out [rows, value_heads, value_dim]. Grid: x column groups of all value heads, y
+// segments; blocks of 32. qk [rows, ..]: `ready`, normalised rows of qk_width values, q then k; otherwise qkv itself.
+STRATA_KERNEL_OF(32, delta_rule, (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
+                                  float* out, const int32_t* segments, const int32_t* held, int64_t key_heads, int64_t value_heads,
+                                  int64_t key_dim, int64_t value_dim, int64_t qk_width, int64_t ready, int64_t tiled,
+                                  float eps, float scale)) {
+    start_next();
+    SHARED(float, shared_q, 2 * kMostKeyDims);
+    SHARED(float, shared_k, 2 * kMostKeyDims);
+    const Rule rule = {qkv, qk, beta, decay, state, segments, held, key_heads, value_heads, key_dim, value_dim, qk_width,
+                       ready != 0, tiled != 0, eps, scale};
+    DELTA_DIMS(rule.key_dim, rule.value_dim);
+    const int64_t across = (columns + 31) / 32, h = block_x() / across, c = block_x() % across * 32 + lane();
+    float* const to = out + (segments[3 * block_y() + 1] * value_heads + h) * columns + c;
+    rule_columns(rule, h, c, shared_q, shared_k, to, value_heads * columns);
+}
+
+#if defined(DELTA_VALUE_DIM)
+constexpr int kMostValueDims = DELTA_VALUE_DIM < 32 ? 32 : DELTA_VALUE_DIM;
+#else
+constexpr int kMostValueDims = 256;
+#endif
+
+// delta_rule, each head's outputs normed (weight [value_dim] or null) and behind gates [rows, value_heads, value_dim], silu or
+// `open`, sigmoid -> y, as gates, also quantised where that is wanted; bits as kernels/joined.py. value_dim is a multiple of
+// 32. Grid: x value heads, y segments; blocks of value_dim threads. Dynamic shared memory: the outputs of a segment's rows.
+STRATA_KERNEL_UP_TO(kMostValueDims, delta_gated,
+                    (const float* qkv, const float* qk, const float* beta, const float* decay, float* state,
+                     const float* gates, const float* weight, float* y, uint8_t* by32, uint8_t* by16, const int32_t* segments,
+                     const int32_t* held, int64_t key_heads, int64_t value_heads, int64_t key_dim, int64_t value_dim,
+                     int64_t qk_width, int64_t ready, int64_t tiled, int64_t open, float eps, float scale, float norm_eps)) {
+    start_next();
+    DYNAMIC_SHARED(float, made);  // [rows of the segment, value_dim]
+    SHARED(float, shared_q, kMostValueDims / 32 * 2 * kMostKeyDims);
+    SHARED(float, shared_k, kMostValueDims / 32 * 2 * kMostKeyDims);
+    const Rule rule = {qkv, qk, beta, decay, state, segments, held, key_heads, value_heads, key_dim, value_dim, qk_width,
+                       ready != 0, tiled != 0, eps, scale};
+    DELTA_DIMS(rule.key_dim, rule.value_dim);
+    const int64_t h = block_x(), first = segments[3 * block_y() + 1], width = value_heads * columns;
+    const int length = segments[3 * block_y() + 2], c = thread_x(), own = warp() * 2 * dim;
+    const float by = weight ? weight[c] : 1.0f;
+    rule_columns(rule, h, c, shared_q + own, shared_k + own, made + c, columns);
+    const Beside beside = {by32, by16, width};
+    const int64_t at = first * width + h * columns + c;
+    float gate = length > 0 ? gates[at] : 0.0f;
+    barrier();
+    KEEP_ROLLED
+    for (int t = 0; t < length; ++t) {
+        const float* const row = made + t * columns;
+        const float next = t + 1 < length ? gates[at + (t + 1) * width] : 0.0f;
+        const float r = reciprocal_root(lane_squares(row, columns) / static_cast<float>(columns), norm_eps);
+        const float opened = sigmoid(gate), value = (open ? opened : gate * opened) * ((row[c] * r) * by);
+        y[at + t * width] = value;
+        if (by32) beside.put(value, first + t, h * columns + c);
+        gate = next;
+    }
 }
 
 }  // namespace strata::STRATA_ISA

@@ -105,7 +105,7 @@ STRATA_KERNEL_BESIDE(64, 1, delta_prompt, (const float* qkv, const float* qk, co
     SHARED(DeltaRows, chunks, delta_slots);
     SHARED(float, nothing, delta_most);
     for (int i = thread_x(); i < delta_most; i += 64) nothing[i] = 0.0f;
-    DELTA_DIMS;
+    DELTA_DIMS(key_dim, value_dim);
     const int64_t across = columns / delta_columns, h = block_x() / across, c = block_x() % across * delta_columns;
     const int64_t slot = segments[3 * block_y()], begin = segments[3 * block_y() + 1];
     const int length = segments[3 * block_y() + 2], column = lane();
