@@ -7,6 +7,8 @@ import torch
 
 from strata.checkpoint.mapped import MappedFile
 from strata.core.errors import EngineError
+from strata.kernels.experts import cpu as experts_cpu
+from strata.kernels.native import Native
 from strata.kernels.views import ExpertBank, Weight
 from strata.quant.formats import FORMATS
 from strata.store.experts import ExpertStore
@@ -91,3 +93,24 @@ def test_a_file_that_was_cut_is_an_error(mapped, store):
     paging.ask([(3, 7)])
     with pytest.raises(EngineError, match="the model's file cannot be read"):
         paging.settle(wait=True)
+
+
+def test_what_was_not_in_memory_when_it_was_computed_is_counted(mapped, store):
+    bank = store.bank(3)
+    down = tuple(Weight(w.format, COLS, ROWS, (w.planes[0].view(COLS, -1),)) for w in bank.down)
+    bank = ExpertBank(bank.gate, bank.up, down)
+
+    def call(native, *chosen):
+        ids = torch.tensor([chosen], dtype=torch.int32)
+        experts_cpu.experts(native, torch.zeros(1, COLS), ids, torch.ones(1, 2), bank)
+        return native.missing_bytes
+
+    drop(mapped, store)
+    cold, each = Native(1), 6 * NBYTES
+    assert each / 2 < call(cold, 2, 5) <= cold.expert_bytes == each
+    warm = Native(1)
+    for _ in range(126):
+        assert call(warm, 2, 5) == 0
+    drop(mapped, store)  # what was touched stays
+    call(warm, 2, 5)
+    assert 127 * each / 2 < call(warm, 0, 7) <= 127 * each, "one call of 127 stands for all since the last one"

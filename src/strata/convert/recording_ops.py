@@ -1,6 +1,6 @@
 """Operations that tell a listener what every product reads, and otherwise do what the wrapped ones do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
@@ -227,6 +227,10 @@ class RecordingOps:
     def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
         """See Ops.expert_uses."""
         return self.inner.expert_uses(bank)
+
+    def expert_bytes(self) -> Mapping[str, int]:
+        """See Ops.expert_bytes."""
+        return self.inner.expert_bytes()
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""

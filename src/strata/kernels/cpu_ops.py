@@ -1,6 +1,6 @@
 """Every operation in C++ behind the Ops protocol; bits as `naive_ops.NaiveOps`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -226,6 +226,10 @@ class CpuOps:
     def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
         """See Ops.expert_uses."""
         return self.native.bank(bank).uses()
+
+    def expert_bytes(self) -> Mapping[str, int]:
+        """See Ops.expert_bytes: what was not in memory came from the disk."""
+        return {"cpu": self.native.expert_bytes - self.native.missing_bytes, "disk": self.native.missing_bytes}
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""

@@ -4,7 +4,7 @@ No operation waits for the device or asks it for a value, so a step of them can 
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -269,6 +269,10 @@ class GpuOps:
     def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
         """See Ops.expert_uses."""
         return ()
+
+    def expert_bytes(self) -> Mapping[str, int]:
+        """See Ops.expert_bytes."""
+        return {}
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""

@@ -1,6 +1,6 @@
 """The specification of every operation behind the Ops protocol: numpy, one rounding per written step."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -221,6 +221,10 @@ class NaiveOps:
     def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
         """See Ops.expert_uses."""
         return ()
+
+    def expert_bytes(self) -> Mapping[str, int]:
+        """See Ops.expert_bytes."""
+        return {}
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""

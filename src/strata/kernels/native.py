@@ -68,6 +68,11 @@ class Native:
         return self.handle.expert_bytes
 
     @property
+    def missing_bytes(self) -> int:
+        """Bytes of these that were not in memory when their call began, by what one call of 127 found."""
+        return self.handle.missing_bytes
+
+    @property
     def product_bytes(self) -> int:
         """Bytes of other weights read by products so far."""
         return self.handle.product_bytes

@@ -7,7 +7,7 @@ other rows, threads or instruction set run. Products, activations and the expert
 the bit in both implementations; reductions elsewhere use a fixed order that both share.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 import torch
@@ -283,6 +283,10 @@ class Ops(Protocol):
 
     def expert_uses(self, bank: ExpertBank) -> Sequence[int]:
         """How often rows chose each expert of `bank` since the start; empty where nobody counts."""
+        ...
+
+    def expert_bytes(self) -> Mapping[str, int]:
+        """Bytes of experts that were read since the start, by where they were; empty where nobody counts."""
         ...
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:

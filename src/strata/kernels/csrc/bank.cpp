@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "os_memory.h"
+
 namespace strata {
 
 WeightView view_of(const WeightTuple& weight) {
@@ -28,6 +30,10 @@ Bank::Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>&
 
 namespace {
 
+// Calls of which one is looked at. A look costs a microsecond or two for each expert; a prime, so that all layers have
+// their turn whatever their number is.
+constexpr uint64_t look_every = 127;
+
 // Entries of `chosen` in the order of their experts, rows in order within an expert (a stable sort by counting).
 class Grouped {
 public:
@@ -51,7 +57,7 @@ public:
             add(native, expert, start[expert]);
         }
         begin_.push_back(static_cast<int32_t>(pairs));
-        native.counters().distinct_experts += gate_.size();
+        count(native);
         row_.resize(pairs);
         place_.assign(entries, -1);
         for (int64_t entry = 0; entry < entries; ++entry) {
@@ -75,14 +81,36 @@ private:
         gate_.push_back(&bank_.gate(expert));
         up_.push_back(&bank_.up(expert));
         down_.push_back(&bank_.down(expert));
-        for (const WeightView* weight : {gate_.back(), up_.back(), down_.back()})
-            native.counters().expert_bytes += bytes_of(native, *weight);
+        for (const WeightView* weight : {gate_.back(), up_.back(), down_.back()}) bytes_ += bytes_of(native, *weight);
+    }
+
+    void count(Native& native) const {
+        Counters& counters = native.counters();
+        counters.distinct_experts += gate_.size();
+        counters.expert_bytes += bytes_;
+        counters.unlooked_bytes += bytes_;
+        if (counters.expert_calls++ % look_every != 0 || bytes_ == 0) return;
+        // All calls since the last look are taken to have missed as much as this one.
+        const double share = static_cast<double>(missing(native)) / static_cast<double>(bytes_);
+        counters.missing_bytes += static_cast<uint64_t>(share * static_cast<double>(counters.unlooked_bytes));
+        counters.unlooked_bytes = 0;
+    }
+
+    uint64_t missing(const Native& native) const {
+        uint64_t found = 0;
+        for (const auto* weights : {&gate_, &up_, &down_})
+            for (const WeightView* weight : *weights) {
+                const uint64_t bytes = bytes_of(native, *weight);
+                found += bytes - resident(weight->data, bytes);
+            }
+        return found;
     }
 
     const Bank& bank_;
     const Routed& routed_;
     std::vector<int32_t> begin_, row_, place_;
     std::vector<const WeightView*> gate_, up_, down_;
+    uint64_t bytes_ = 0;
 };
 
 }  // namespace

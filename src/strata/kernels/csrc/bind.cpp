@@ -71,6 +71,7 @@ NB_MODULE(_native, m) {
         .def_prop_ro("isa", [](Native& native) { return strata::isa_name(native.isa()); })
         .def_prop_ro("distinct_experts", [](Native& native) { return native.counters().distinct_experts; })
         .def_prop_ro("expert_bytes", [](Native& native) { return native.counters().expert_bytes; })
+        .def_prop_ro("missing_bytes", [](Native& native) { return native.counters().missing_bytes; })
         .def_prop_ro("product_bytes", [](Native& native) { return native.counters().product_bytes; });
     m.def("exercise", &strata::exercise, nb::arg("native"), nb::arg("chunks"), nb::arg("rounds"), nb::arg("fail"),
           nb::arg("out"), nb::call_guard<nb::gil_scoped_release>());

@@ -18,7 +18,10 @@ namespace strata {
 struct Counters {
     uint64_t distinct_experts = 0;  // experts read, each counted once per call
     uint64_t expert_bytes = 0;      // bytes of expert weights read
+    uint64_t missing_bytes = 0;     // of these, not in memory when their call began, as calls that are looked at tell
     uint64_t product_bytes = 0;     // bytes of other weights read by `linear`
+    uint64_t expert_calls = 0;      // calls of experts
+    uint64_t unlooked_bytes = 0;    // of expert_bytes, those of which nothing is known before the next look
 };
 
 class Native {
