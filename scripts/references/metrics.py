@@ -14,7 +14,8 @@ from strata.server.model_metrics import ModelCounters
 INTRODUCTION = """
 `GET /metrics` answers in Prometheus' text form. Names are vLLM's with `strata_` in front, where vLLM has one.
 Counters end in `_total`; those of the engine start anew with its process. Of every layer, `strata_expert_hits_total`
-and `strata_expert_misses_total` sum to rows x top-k. `deploy/grafana.json` is a dashboard of them.
+and `strata_expert_misses_total` sum to rows x top-k. Stages sum to `strata_step_seconds_total`, paths of expert bytes
+to the sizes of the distinct experts of all calls. `deploy/grafana.json` is a dashboard of them.
 """
 
 COUNTED = {"1": 1}
@@ -47,6 +48,7 @@ SAMPLE = {
         "device_state_bytes": 0,
         "memory": COUNTED,
         "seconds": COUNTED,
+        "timed_steps": 0,
     },
 }
 """A status that has everything; only names and labels are read."""

@@ -14,8 +14,12 @@ from models.made import oracle, path_of
 from server.test_metrics import by_name
 from strata.assemble import Loaded, load
 from strata.engine.request import Request
+from strata.experts.gpu import GpuExperts
+from strata.experts.placed import PlacedExperts
+from strata.experts.protocol import Experts
 from strata.plan.wishes import Wishes
 from strata.server.metrics import Metrics
+from strata.store.experts import bank_bytes
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,6 +39,14 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
     return made
 
 
+def inner(experts: Experts) -> GpuExperts:
+    """What computes the experts of a model on the emulator."""
+    while not isinstance(experts, GpuExperts):
+        assert isinstance(experts, PlacedExperts)
+        experts = experts.inner
+    return experts
+
+
 def series(found: dict[tuple[str, str], float], name: str) -> dict[str, float]:
     return {labels: value for (key, labels), value in found.items() if key == name}
 
@@ -49,7 +61,11 @@ def test_every_expert_is_counted_where_it_was_computed(loaded: Loaded) -> None:
     assert routed > 0 and {layer: hits[layer] + misses[layer] for layer in hits} == dict.fromkeys(hits, routed)
     assert status["runner"]["experts"]["disagreement"] == ""
     ways = series(found, "strata_expert_bytes_total")
-    assert ways.keys() == {"path=vram", "path=pcie", "path=cpu"} and sum(ways.values()) > 0
+    assert ways.keys() == {"path=vram", "path=pcie", "path=cpu", "path=disk"}
+    # Distinct experts of all calls from the ledger, each of the size that its tensors have in the file.
+    counted = inner(loaded.model.experts).counters.experts.sum(axis=1)
+    sizes = {layer: bank_bytes(bank) // len(bank.gate) for layer, bank in loaded.model.store.banks.items()}
+    assert sum(ways.values()) == sum(int(counted[layer]) * size for layer, size in sizes.items()) > 0
     assert sum(series(found, "strata_expert_swaps_total").values()) == status["runner"]["experts"]["swaps"]
 
 
@@ -76,8 +92,10 @@ def test_memory_and_stages_are_told(loaded: Loaded) -> None:
     }
     assert held["use=pool"] == loaded.runner.states.pages.used * loaded.runner.contents.page_bytes > 0
     stages = series(found, "strata_stage_seconds_total")
-    assert stages.keys() == {f"stage={name}" for name in ("reserve", "run", "sample", "commit")}
-    assert all(seconds > 0 for seconds in stages.values())
+    assert stages.keys() == {f"stage={name}" for name in ("mixer", "experts", "wait", "head", "sample", "rest")}
+    assert all(stages[f"stage={name}"] > 0 for name in ("mixer", "experts", "sample", "rest"))
+    assert sum(stages.values()) == pytest.approx(found["strata_step_seconds_total", ""])
+    assert 0 < found["strata_timed_steps_total", ""] <= found["strata_steps_total", ""]
 
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
@@ -98,6 +116,7 @@ PROMISED: dict[str, tuple[str, set[str]]] = {
     "strata_expert_bytes": (COUNTER, {"path"}),
     "strata_step_rows": (HISTOGRAM, set()),
     "strata_stage_seconds": (COUNTER, {"stage"}),
+    "strata_step_seconds": (COUNTER, set()),
     "strata_vram_bytes": (GAUGE, {"use"}),
     "strata_conversation_hits": (COUNTER, {"tier"}),
     "strata_conversation_bytes": (GAUGE, {"tier"}),

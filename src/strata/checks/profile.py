@@ -7,27 +7,7 @@ from dataclasses import dataclass, replace
 from strata.checks.rates import Bench
 from strata.core.errors import UsageError
 from strata.kernels.step_program import Timing
-
-KINDS = {
-    "embed": "embed",
-    "attn_norm": "norms",
-    "ffn_norm": "norms",
-    "attention": "mixer",
-    "delta_net": "mixer",
-    "router": "router",
-    "routed": "experts",
-    "moe": "shared expert",
-    "shared": "shared expert",
-    "ffn": "dense feed-forward",
-    "ple": "n-gram embedding",
-    "hyper_attn": "streams",
-    "hyper_ffn": "streams",
-    "output_norm": "head",
-    "output_hyper": "head",
-    "head": "head",
-    "draw": "sample on the device",
-}
-"""By the first word of the part, after the layer's number; "norms" have the residual's addition in them."""
+from strata.runtime.stages import kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +49,6 @@ class Profile:
     def host(self) -> dict[str, float]:
         """What is not in an operation."""
         return {"gaps": self.gaps, "sample": self.sample, "reserve": self.reserve, "commit": self.commit}
-
-
-def kind_of(part: str) -> str:
-    """The kind of layer that closed `part`, "other" for what is not known."""
-    leaf = part.split(".", 2)[2] if part.startswith("blk.") else part
-    return KINDS.get(leaf.split(".")[0], "other")
 
 
 def profile(bench: Bench, context: int, slots: int, tokens: int) -> Profile:

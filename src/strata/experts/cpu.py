@@ -46,6 +46,10 @@ class CpuExperts:
         """See `Experts.wait_s`."""
         return self.paging.missing() / PAGE_RATE
 
+    def waited_s(self, layers: Sequence[int]) -> float:
+        """See `Experts.waited_s`: all are computed by the threads that ask for them."""
+        return 0.0
+
     def begin_step(self, rows: int) -> None:
         """Nothing to prepare."""
 
@@ -66,5 +70,6 @@ class CpuExperts:
         return map_of(counts, tiers, {layer: found for layer, found in uses.items() if found})
 
     def status(self) -> dict[str, object]:
-        """See `Experts.status`; empty as long as nothing was asked for."""
-        return {"prefetched": self.paging.asked} if self.paging.asked else {}
+        """See `Experts.status`."""
+        found = {"bytes": self.ops.expert_bytes(), "prefetched": self.paging.asked}
+        return {name: value for name, value in found.items() if value}

@@ -140,6 +140,11 @@ class GpuExperts:
         """See `Experts.wait_s`: what has no frame is read in place or computed on the CPU."""
         return 0.0
 
+    def waited_s(self, layers: Sequence[int]) -> float:
+        """See `Experts.waited_s`, as the device's clock has it."""
+        self.read_ledger()
+        return sum(self.counters.last(layer).wait_seconds for layer in layers)
+
     def begin_step(self, rows: int) -> None:
         """See `Experts.begin_step`: copies that have landed count from now on."""
         self.cache.land()
@@ -242,7 +247,7 @@ class GpuExperts:
             "hits": int(entries[0]),
             "misses_pcie": int(entries[1]),
             "misses_cpu": int(entries[2]),
-            "bytes": self.counters.bytes_by_way({i: int(n) for i, n in enumerate(self.cache.sizes)}),
+            "bytes": self.bytes_by_path(),
             "swaps": self.swaps,
             "relieved": self.relieved,
             "moved_bytes": self.cache.moved_bytes,
@@ -250,6 +255,12 @@ class GpuExperts:
             "disagreement": self.counters.disagreement(),
             "layers": [self.layer_status(layer) for layer in sorted(self.split.kind)],
         }
+
+    def bytes_by_path(self) -> dict[str, int]:
+        """Bytes of experts that were read, by way; what the CPU had to wait for came from the disk."""
+        found = self.counters.bytes_by_way({i: int(n) for i, n in enumerate(self.cache.sizes)})
+        missing = self.answerer.native.missing_bytes
+        return {**found, "cpu": found["cpu"] - missing, "disk": missing}
 
     def layer_status(self, layer: int) -> dict[str, int]:
         """The layer's counts of (row, rank) pairs, and of the experts that got a frame beside the steps."""

@@ -33,6 +33,10 @@ class PlacedExperts:
         """See `Experts.wait_s`."""
         return self.inner.wait_s()
 
+    def waited_s(self, layers: Sequence[int]) -> float:
+        """See `Experts.waited_s`."""
+        return self.inner.waited_s(layers)
+
     def begin_step(self, rows: int) -> None:
         """See `Experts.begin_step`."""
         self.inner.begin_step(rows)

@@ -55,6 +55,10 @@ class Experts(Protocol):
         """
         ...
 
+    def waited_s(self, layers: Sequence[int]) -> float:
+        """Seconds for which the last call of each of `layers` waited for experts that were computed elsewhere."""
+        ...
+
     def begin_step(self, rows: int) -> None:
         """The host is about to start a step of `rows` rows: the last moment to change what it reads."""
         ...

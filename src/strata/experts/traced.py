@@ -54,6 +54,10 @@ class TracedExperts:
         """See `Experts.wait_s`: nothing is to be foretold."""
         return 0.0
 
+    def waited_s(self, layers: Sequence[int]) -> float:
+        """See `Experts.waited_s`."""
+        return self.inner.waited_s(layers)
+
     def end_step(self) -> None:
         """See `Experts.end_step`."""
         self.inner.end_step()

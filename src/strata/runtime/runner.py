@@ -28,6 +28,7 @@ from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
 from strata.runtime.spent import Spent
+from strata.runtime.stages import Stages
 from strata.runtime.steps import Steps
 from strata.sampling.grammar import MaskMaker
 from strata.sampling.history import TokenCounts
@@ -120,6 +121,7 @@ class DeviceRunner:
         self.steps = 0
         self.rows = 0
         self.spent = Spent()
+        self.stages = Stages()
         self.memory = HostMemory(self.held_bytes)
 
     def held_bytes(self) -> dict[str, int]:
@@ -228,12 +230,13 @@ class DeviceRunner:
     def _step(self, windows: Sequence[Window]) -> list[Stepped]:
         wishes = self.wishes(windows) if self.states.memory.apart else ()
         self.foresight.before(windows)
-        began = time.perf_counter()
+        began, ran = time.perf_counter_ns(), self.spent.run
         outcome = self._run(windows, wishes)
         results = self._settle(windows, outcome)
+        self.stages.step(self.forwarder.alike, self.spent.run - ran, time.perf_counter_ns() - began)
         self.foresight.after(windows, outcome.routed)
         if self.forwarder.replayed:
-            self.drafts.stepped(windows, time.perf_counter() - began)
+            self.drafts.stepped(windows, 1e-9 * (time.perf_counter_ns() - began))
         self.steps += 1
         self.rows += sum(len(w.tokens) for w in windows)
         return results
@@ -373,7 +376,8 @@ class DeviceRunner:
             "experts": self.model.experts.status(),
             "drafts": self.drafts.status(),
             "foresight": self.foresight.values(),
-            "seconds": self.spent.seconds(),
+            "seconds": self.stages.seconds(self.spent.draw),
+            "timed_steps": self.stages.timed,
             "memory": self.memory.values(),
             **({} if self.apart is None else {"device_state_bytes": self.contents.nbytes}),
         }

@@ -13,11 +13,6 @@ class Spent:
     draw: int = 0
     commit: int = 0
 
-    def seconds(self) -> dict[str, float]:
-        """By stage, for people and metrics."""
-        stages = {"reserve": self.reserve, "run": self.run, "sample": self.draw, "commit": self.commit}
-        return {name: nanoseconds / 1e9 for name, nanoseconds in stages.items()}
-
     def since(self, before: "Spent") -> "Spent":
         """The difference."""
         return Spent(

@@ -9,7 +9,7 @@ All steps share one workspace.
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from strata.kernels.step_program import StepProgram, Timing
 from strata.layers.batch import Batch, Mark, Tap
 from strata.models.base import Model
 from strata.runtime.pack import StepInputs, StepShape, Wish, check_tokens
+from strata.runtime.stages import EVERY, EVERY_CHUNK, Alike, StageClock, by_stage
 from strata.state.journal import Journal
 from strata.state.sequence import SequenceStates
 
@@ -46,7 +47,7 @@ class Scored:
     """The logits for the host, where they lie in its memory: made once for all steps of a shape."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Recorded:
     """A program with what it reads and what it leaves."""
 
@@ -54,6 +55,16 @@ class Recorded:
     inputs: StepInputs
     scored: Scored
     journal: Journal
+    alike: Alike
+    clocked: "Recorded | None" = None
+    """The same with clocks in it, where `program` has none."""
+    told: Mapping[str, int] = field(default_factory=lambda: by_stage(()))
+    """What the program's clocks said when they were last read."""
+
+    def parts(self) -> dict[str, int]:
+        """What they say since."""
+        before, self.told = self.told, by_stage(self.program.times())
+        return {stage: now - before[stage] for stage, now in self.told.items()}
 
 
 class Steps:
@@ -72,6 +83,13 @@ class Steps:
         """Whether programs add up their time."""
         self.replayed = False
         """Whether the last step was a recorded one: only then its time says what the next will take."""
+        self.layers = [layer for layer in model.store.banks if layer < len(model.layouts)]
+        """Those with experts; a draft head's are not of a step."""
+        self.every = EVERY
+        """See Alike.every, of recorded steps."""
+        self.op_by_op = Alike(EVERY_CHUNK if states.memory.apart else 1)
+        self.alike = self.op_by_op
+        """Which steps the last one is like."""
 
     def time(self) -> None:
         """From now on recorded steps add up their time; what was recorded before goes."""
@@ -92,7 +110,14 @@ class Steps:
         self.model.experts.begin_step(shape.rows)
         scored = self.forward(windows, wishes, shape)
         self.model.experts.end_step()
+        if self.alike.parts is not None and self.replayed:
+            self.alike.parts = self.waited(self.alike.parts)
         return scored
+
+    def waited(self, parts: Mapping[str, int]) -> dict[str, int]:
+        """`parts` of a recorded step that has ended, with the wait for experts told apart from their work."""
+        wait = round(1e9 * self.model.experts.waited_s(self.layers))
+        return {**parts, "experts": parts["experts"] - wait, "wait": wait}
 
     def forward(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """The step, recorded or not."""
@@ -101,14 +126,35 @@ class Steps:
         if known is None:
             return self.first(windows, wishes, shape)
         self.recorded.move_to_end(shape)
+        self.alike = known.alike
+        if known.alike.due() and not self.timed:
+            return self.look_into(known, windows, wishes, shape)
+        return self.replay(known, windows, wishes, self.timed)
+
+    def replay(self, known: Recorded, windows: Sequence[Window], wishes: Sequence[Wish], timed: bool) -> Scored:
+        """A recorded step."""
         self.fill(known.inputs, windows, wishes)
-        if shape.journaling:
+        if self.states.journaling:
             self.states.journal = known.journal
-        if self.timed:
+        if timed:
             known.program.run_timed()
         else:
             known.program.run()
         return known.scored
+
+    def look_into(self, known: Recorded, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
+        """The same, timed from within. A program that was recorded without clocks gets a twin with some first."""
+        if not known.program.runs_while_recording and known.clocked is None:
+            program, inputs = self.workspace.program(True), StepInputs(shape, self.states.memory)
+            assert program is not None, "such a step was recorded before"
+            self.fill(inputs, windows, wishes)
+            known.clocked = self.record(inputs, shape, program, known.alike)
+            known.alike.left, self.replayed = 1, False
+            return known.clocked.scored
+        clocked = known.clocked or known
+        scored = self.replay(clocked, windows, wishes, True)
+        known.alike.parts = clocked.parts()
+        return scored
 
     def first(self, windows: Sequence[Window], wishes: Sequence[Wish], shape: StepShape) -> Scored:
         """A step of a shape that is not recorded."""
@@ -116,9 +162,20 @@ class Steps:
         self.fill(inputs, windows, wishes)
         program = self.program_for(shape)
         if program is not None:
-            return self.record(inputs, shape, program)
+            # A device's program has no clocks yet, and gets them when it has run often.
+            self.alike = Alike(self.every, 1 if program.runs_while_recording else self.every)
+            known = self.record(inputs, shape, program, self.alike)
+            self.recorded[shape] = known
+            if len(self.recorded) > MOST_PROGRAMS:
+                self.recorded.popitem(last=False)
+            return known.scored
+        self.alike = self.op_by_op
+        clock = StageClock(self.states.memory.wait) if self.op_by_op.due() else None
         with self.workspace.step():
-            return self.run(inputs, shape)
+            scored = self.run(inputs, shape, clock)
+        if clock is not None:
+            self.op_by_op.parts = clock.parts
+        return scored
 
     def fill(self, inputs: StepInputs, windows: Sequence[Window], wishes: Sequence[Wish]) -> None:
         """Everything the step reads."""
@@ -135,17 +192,14 @@ class Steps:
         self.seen.add(shape)
         return None
 
-    def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram) -> Scored:
-        """Run the step and keep it for the next of this shape."""
+    def record(self, inputs: StepInputs, shape: StepShape, program: StepProgram, alike: Alike) -> Recorded:
+        """Run the step, to be run again."""
         with program.recording():
-            scored = self.run(inputs, shape, program.mark if self.timed else None)
+            scored = self.run(inputs, shape, program.mark)
         self.states.journal.lasting = shape.journaling
-        self.recorded[shape] = Recorded(program, inputs, scored, self.states.journal)
-        if len(self.recorded) > MOST_PROGRAMS:
-            self.recorded.popitem(last=False)
         if not program.runs_while_recording:
             program.run()
-        return scored
+        return Recorded(program, inputs, scored, self.states.journal, alike)
 
     def run(self, inputs: StepInputs, shape: StepShape, mark: Mark | None = None) -> Scored:
         """The step, operation by operation."""

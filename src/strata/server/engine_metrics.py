@@ -10,6 +10,14 @@ from prometheus_client.registry import Collector
 Status = Mapping[str, Any]
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 MIB = 1 << 20
+STAGES = (
+    "Seconds of all steps, by what they went into: one step of 64 of a shape (of 16 prompt chunks on a GPU) is timed"
+    " from within, and those after it are taken to be alike. wait: for experts that the CPU computes beside a GPU."
+)
+PATHS = (
+    "Bytes of experts that steps read, by where they were. disk: not in memory when they were needed, as one call of"
+    " 127 on the CPU finds."
+)
 
 
 class EngineCounters(Collector):
@@ -40,9 +48,7 @@ class EngineCounters(Collector):
             yield from experts(runner.get("experts", {}))
             yield from by_use("strata_vram_bytes", "VRAM by use.", vram_uses(runner, self._status.get("plan", {})))
             yield from by_use("strata_host_memory_bytes", "The engine's RAM by use.", runner.get("memory", {}))
-            yield from by_label(
-                "strata_stage_seconds", "Seconds of all steps, by what they went into.", "stage", runner.get("seconds")
-            )
+            yield from stages(runner)
 
 
 def gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
@@ -141,11 +147,18 @@ def experts(status: Status) -> Iterator[Metric]:
     ):
         counts = {str(layer["layer"]): layer[name] for layer in layers}
         yield from by_label(f"strata_expert_{name}", text, "layer", counts)
-    yield from by_label(
-        "strata_expert_bytes", "Bytes of experts read, by the way they took.", "path", status.get("bytes")
-    )
+    yield from by_label("strata_expert_bytes", PATHS, "path", status.get("bytes"))
     if "resident" in status:
         yield gauge("strata_experts_resident", "Experts in VRAM.", status["resident"])
+
+
+def stages(runner: Status) -> Iterator[Metric]:
+    """What the time of steps went into; the stages add up to all of it."""
+    seconds: Mapping[str, float] = runner.get("seconds", {})
+    if seconds:
+        yield from by_label("strata_stage_seconds", STAGES, "stage", seconds)
+        yield counter("strata_step_seconds", "Seconds of all steps.", sum(seconds.values()))
+        yield counter("strata_timed_steps", "Steps that were timed from within.", runner["timed_steps"])
 
 
 def vram_uses(runner: Status, plan: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
