@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 from llguidance import LLMatcher
 
+from strata.chat import endings
 from strata.chat.narrowed import known_draft, narrowed, without_patterns
 from strata.chat.shapes import loosened, of_loose_schema
 
@@ -42,6 +43,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "unique": {"type": "array", "items": KIND, "uniqueItems": True, "minItems": 1},
     "unique of a definition": {"$defs": {"k": KIND}, "type": "array", "items": {"$ref": "#/$defs/k"},
                                "uniqueItems": True},
+    "unique of many": {"type": "array", "items": {"enum": [*"abcdefgh", *range(20)]}, "uniqueItems": True,
+                       "minItems": 2},
+    "one of endings": {"required": ["b"], "properties": MEMBERS, "oneOf": [
+        {"properties": {"b": {"pattern": p}}} for p in (r"\.js$", r"\.(html|htm)$", r"\.less$|\.sass$")]},
     "two members": objects(minProperties=2, additionalProperties=False),
     "no more than two": objects(maxProperties=2, minProperties=1),
     "one of required": objects(oneOf=[{"required": ["a"]}, {"required": ["b"]}, {"required": ["a", "c"]}]),
@@ -67,12 +72,14 @@ def instances(seed: int) -> list[Any]:
         likely = {"a": 1, "b": "b", "c": chance.choice("abc")}
         made.append({name: likely.get(name, chance.choice(VALUES)) for name in chosen})
         made.append({name: chance.choice(VALUES) for name in chosen})
+    made += [{"b": f"x{ending}"} for ending in (".js", ".htm", ".sass", ".css", "js")]
     return [*made, *([each] for each in made[:60])]
 
 
 def fits(schema: Any, value: Any) -> bool:
-    return bool(jsonschema.Draft202012Validator(schema).is_valid(value) if "dependencies" not in str(schema)
-                else jsonschema.Draft7Validator(schema).is_valid(value))  # fmt: skip
+    older = "dependencies" in str(schema) or "additionalItems" in str(schema)
+    kind = jsonschema.Draft7Validator if older else jsonschema.Draft202012Validator
+    return bool(kind(schema).is_valid(value))
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -111,6 +118,43 @@ def test_a_dialect_that_nobody_knows_is_no_reason_to_refuse() -> None:
     known = {"$schema": "http://json-schema.org/draft-07/schema#", "type": "string"}
     assert known_draft(known) == known
     assert known_draft({**known, "$schema": "http://json-schema.org/schema#"}) == {"type": "string"}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "found"),
+    [
+        (r"\.css$", {".css"}),
+        (r"^.*\.(html|htm)$", {".html", ".htm"}),
+        (r"\.coffee$|\.litcoffee$", {".coffee", ".litcoffee"}),
+        (r"(\.a|\.b)$", {".a", ".b"}),
+        (r"[ab]c$", {"c"}),
+        (r"a.c", None),
+        (r"\dc$", None),
+        (r"ab?$", None),
+        (r"(a|b)*$", None),
+        (r"$", None),
+        (r"[a|b$", None),
+    ],
+)
+def test_how_texts_end_is_read_from_patterns(pattern: str, found: set[str] | None) -> None:
+    assert endings.endings(pattern) == found
+
+
+def test_patterns_are_apart_when_no_ending_ends_another_one() -> None:
+    assert endings.apart(r"\.css$", r"\.(html|htm)$")
+    assert (
+        not endings.apart(r"\.css$", r"s$") and not endings.apart(r"\.css$", r"\.js") and not endings.apart("a$", "a$")
+    )
+
+
+def test_a_reference_to_the_schemas_own_address_is_followed() -> None:
+    home = "https://x.example/z.json"
+    schema = {"$id": home, "$defs": {"k": KIND}, "type": "array", "items": {"$ref": f"{home}#/$defs/k"}}
+    assert loosened(schema, home) == schema and loosened(schema, "https://x.example/")["items"] == {}
+    assert narrowed({**schema, "uniqueItems": True})["enum"][1] == ["a"], "its values are found"
+    made = of_loose_schema(schema)[0]
+    failed, said = LLMatcher.validate_grammar_with_warnings(json.dumps({"grammars": [made.others[0]]}))
+    assert not failed and home in str(made.others[0]["json_schema"]["items"]), said
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from strata.chat import endings
+
 KINDS = ("string", "integer", "number", "boolean", "object", "array", "null")
 DEPTH = 16
 """References that are followed, one to the next."""
@@ -14,11 +16,18 @@ def required_of(node: Any) -> list[str]:
     return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
+def home_of(root: Any) -> str:
+    """The address that a schema gives itself, by which it may refer to its own parts; empty: it has none."""
+    found = root.get("$id") if isinstance(root, Mapping) else None
+    return found.partition("#")[0] if isinstance(found, str) else ""
+
+
 class Lookup:
     """Reads parts of one schema, references within it followed."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._home = home_of(root)
 
     def follow(self, part: Any) -> Any:
         """The part that a reference leads to; one that is none, or leads elsewhere, is itself."""
@@ -32,6 +41,8 @@ class Lookup:
         return part
 
     def _target(self, reference: Any) -> Any:
+        if self._home and isinstance(reference, str):
+            reference = reference.removeprefix(self._home) or "#"
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return self._root if reference == "#" else None
         found: Any = self._root
@@ -93,6 +104,11 @@ class Lookup:
         """Members that a part names, with those of all that it has to fit besides."""
         return {name: inner for each in self._all(part, depth) for name, inner in _properties(each).items()}
 
+    def member(self, part: Any, name: str) -> Any:
+        """All that a member has to fit."""
+        found = [_properties(each)[name] for each in self._all(part, 0) if name in _properties(each)]
+        return found[0] if len(found) == 1 else {"allOf": found}
+
     def needed(self, part: Any) -> set[str]:
         """Names of members that it has to have."""
         return {name for each in self._all(part, 0) for name in required_of(each)}
@@ -123,14 +139,24 @@ class Lookup:
             if self.kinds(a) == {"object"} and self.closed(a) and self.needed(b) - self.members(a).keys():
                 return True
         both = self.needed(one) & self.needed(other) if self.kinds(one) & self.kinds(other) == {"object"} else set()
-        mine, others = self.members(one), self.members(other)
-        return any(self._differ(mine.get(name), others.get(name)) for name in both)
+        return any(self._differ(self.member(one, name), self.member(other, name)) for name in both)
+
+    def apart_within(self, whole: Any, one: Any, other: Any) -> bool:
+        """Whether it is certain that no instance of the whole part fits both."""
+        return self.apart(one, other) or self.apart({"allOf": [whole, one]}, {"allOf": [whole, other]})
 
     def _differ(self, one: Any, other: Any) -> bool:
         first, second = self.values(one), self.values(other)
         if first is not None and second is not None:
             return not any(value in second for value in first)
-        return not self.kinds(one) & self.kinds(other)
+        kinds = self.kinds(one) & self.kinds(other)
+        if kinds != {"string"}:
+            return not kinds
+        return any(endings.apart(a, b) for a in self._patterns(one) for b in self._patterns(other))
+
+    def _patterns(self, part: Any) -> list[str]:
+        """All that a text has to fit."""
+        return [each["pattern"] for each in self._all(part, 0) if isinstance(each.get("pattern"), str)]
 
 
 def _properties(part: Mapping[str, Any]) -> Mapping[str, Any]:

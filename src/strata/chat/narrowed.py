@@ -4,6 +4,7 @@ Whatever fits the new schema fits the old one, not the other way round: an answe
 What cannot be replaced stays as it is.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -15,6 +16,8 @@ Rule: TypeAlias = Callable[[Node, Lookup], None]
 DEEPEST = 128
 BRANCHES = 24
 """Of one choice at most; a grammar of more would be large."""
+PLACES = 6
+"""Items of a list whose values have to differ, where there are many values."""
 CHOICES = 2
 """Conditions of one object that are left open: each doubles what there is to compile."""
 _MAPS = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas"))
@@ -218,19 +221,33 @@ def _negation(node: Node, lookup: Lookup) -> None:
 
 
 def _one_of(node: Node, lookup: Lookup) -> None:
-    """Each branch with what keeps an instance out of the others; only those for which that can be said, if any."""
+    """Each branch with what keeps an instance out of the others; only those for which that can be said, if any.
+
+    Branches that tell objects apart may all hold for what is none: then it has to be one.
+    """
     branches = node.get("oneOf")
     if not isinstance(branches, list) or not 1 < len(branches) <= BRANCHES:
         return
+    whole = {name: part for name, part in node.items() if name != "oneOf"}
+    kinds = lookup.kinds(whole)
+    made = _apart(whole, branches, lookup)
+    if not made and "object" in kinds and len(kinds) > 1:
+        made = _apart({**whole, "type": "object"}, branches, lookup)
+        node.update({"type": "object"} if made else {})
+    if made:
+        node["oneOf"] = made
+
+
+def _apart(node: Node, branches: Sequence[Any], lookup: Lookup) -> list[Any]:
+    """Branches of an instance of `node` that cannot fit any other one."""
     made = []
     for number, branch in enumerate(branches):
         others = [*branches[:number], *branches[number + 1 :]]
-        near = [other for other in others if not lookup.apart(branch, other)]
+        near = [other for other in others if not lookup.apart_within(node, branch, other)]
         parts = [exclusion(other, {"allOf": [node, branch]}, lookup) for other in near]
         if None not in parts:
             made.append({"allOf": [branch, *parts]} if parts else branch)
-    if made:
-        node["oneOf"] = made
+    return made
 
 
 def _counts(node: Node, lookup: Lookup) -> None:
@@ -254,11 +271,19 @@ def _counts(node: Node, lookup: Lookup) -> None:
 
 
 def _unique(node: Node, lookup: Lookup) -> None:
-    """Different items of a few values: lists of one or two of them."""
-    values = lookup.values(node.get("items"))
-    if node.get("uniqueItems") is not True or values is None or len(values) > BRANCHES or "enum" in node:
+    """Different items of a few values: lists of one or two of them. Of many: each item is of values of its own."""
+    listed = lookup.values(node.get("items"))
+    if node.get("uniqueItems") is not True or listed is None or "enum" in node:
         return
+    values = list({json.dumps(value, sort_keys=True): value for value in listed}.values())
     least, most = node.get("minItems", 0), node.get("maxItems", len(values))
+    if len(values) > BRANCHES:
+        places = max(least, min(PLACES, most))
+        node["items"] = [{"enum": values[place::places]} for place in range(min(places, len(values)))]
+        node["additionalItems"] = False
+        for name in ("maxItems", "uniqueItems"):
+            node.pop(name, None)
+        return
     pairs = [[one, other] for number, one in enumerate(values) for other in values[number + 1 :]]
     lists = [[], *([value] for value in values), *pairs, values]
     fitting = [each for each in lists if least <= len(each) <= most]

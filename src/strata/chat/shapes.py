@@ -10,6 +10,7 @@ from llguidance import LLMatcher
 from llguidance.gbnf_to_lark import any_to_lark
 
 from strata.chat.calls import Tool, ToolDialect
+from strata.chat.excluded import home_of
 from strata.chat.json_text import NO_PARAMETERS, spaced
 from strata.chat.narrowed import known_draft, narrowed, without_patterns
 from strata.chat.reasoning import CLOSE, OPEN
@@ -56,9 +57,9 @@ def of_loose_schema(schema: Mapping[str, Any] | bool) -> tuple[Shape, ...]:
 
     Before keywords do not count, they are replaced by others that leave fewer choices.
     """
-    loose = loosened(schema)
+    loose = loosened(schema, home_of(schema))
     narrow, wider = narrowed(loose), narrowed(loose, branches=False)
-    forms = [narrow, without_patterns(narrow), wider, without_patterns(wider), loose]
+    forms = [narrow, without_patterns(narrow), wider, without_patterns(wider), loose, narrowed(loosened(schema))]
     return tuple(of_schema(form, strict=False) for number, form in enumerate(forms) if form not in forms[:number])
 
 
@@ -67,10 +68,13 @@ _BRACE = re.compile(r"(?<!\\)(?<!\\[pPxu])\{(?!\d+(,\d*)?\})")
 _AROUND = re.compile(r"\(\?(?:[=!]|<[=!])|\\[1-9]")
 
 
-def loosened(schema: Any) -> Any:
-    """The schema without what no automaton can follow: references elsewhere, look-around and back-references."""
+def loosened(schema: Any, home: str = "") -> Any:
+    """The schema without what no automaton can follow: references elsewhere, look-around and back-references.
+
+    `home`: the schema's own address; references to it stay.
+    """
     if isinstance(schema, list):
-        return [loosened(item) for item in schema]
+        return [loosened(item, home) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     kept = {}
@@ -78,12 +82,12 @@ def loosened(schema: Any) -> Any:
         if name == "pattern" and isinstance(value, str):
             value = _BRACE.sub(r"\{", value)
         if isinstance(value, str):
-            elsewhere = name == "$ref" and not value.startswith("#")
+            elsewhere = name == "$ref" and not value.startswith(("#", f"{home}#") if home else "#") and value != home
             if elsewhere or (name == "pattern" and _AROUND.search(value)):
                 continue
         if name == "patternProperties" and isinstance(value, Mapping):
             value = {pattern: item for pattern, item in value.items() if not _AROUND.search(pattern)}
-        kept[name] = loosened(value)
+        kept[name] = loosened(value, home)
     return kept
 
 
