@@ -38,8 +38,11 @@ OF_KIND = {"mixer": "mixer", "experts": "experts", "head": "head", "sample on th
 
 EVERY = 64
 """Recorded steps of a shape of which one is timed."""
+EVERY_APART = 512
+"""The same on a device, where it takes a millisecond or two to read some hundred events."""
 EVERY_CHUNK = 16
-"""The same of prompt chunks on a device, which has to be waited for at every part of such a step."""
+"""Prompt chunks of which one is timed on a device, which has to be waited for at every part of such a step. The first
+is not: it may wait for kernels."""
 
 
 def kind_of(part: str) -> str:

@@ -21,7 +21,7 @@ from strata.kernels.step_program import StepProgram, Timing
 from strata.layers.batch import Batch, Mark, Tap
 from strata.models.base import Model
 from strata.runtime.pack import StepInputs, StepShape, Wish, check_tokens
-from strata.runtime.stages import EVERY, EVERY_CHUNK, Alike, StageClock, by_stage
+from strata.runtime.stages import EVERY, EVERY_APART, EVERY_CHUNK, Alike, StageClock, by_stage
 from strata.state.journal import Journal
 from strata.state.sequence import SequenceStates
 
@@ -85,10 +85,11 @@ class Steps:
         """Whether the last step was a recorded one: only then its time says what the next will take."""
         self.layers = [layer for layer in model.store.banks if layer < len(model.layouts)]
         """Those with experts; a draft head's are not of a step."""
-        self.every = EVERY
+        apart = states.memory.apart
+        self.every = EVERY_APART if apart else EVERY
         """See Alike.every, of recorded steps."""
-        self.op_by_op = Alike(EVERY_CHUNK if states.memory.apart else 1)
-        self.alike = self.op_by_op
+        self.chunks = Alike(EVERY_CHUNK, 2) if apart else Alike(1)
+        self.alike = self.chunks
         """Which steps the last one is like."""
 
     def time(self) -> None:
@@ -169,12 +170,14 @@ class Steps:
             if len(self.recorded) > MOST_PROGRAMS:
                 self.recorded.popitem(last=False)
             return known.scored
-        self.alike = self.op_by_op
-        clock = StageClock(self.states.memory.wait) if self.op_by_op.due() else None
+        # A device's first step of a shape that will be recorded is like no other.
+        own = self.states.memory.apart and shape.rows <= MOST_ROWS
+        self.alike = Alike(self.every, self.every) if own else self.chunks
+        clock = StageClock(self.states.memory.wait) if self.alike.due() else None
         with self.workspace.step():
             scored = self.run(inputs, shape, clock)
         if clock is not None:
-            self.op_by_op.parts = clock.parts
+            self.alike.parts = clock.parts
         return scored
 
     def fill(self, inputs: StepInputs, windows: Sequence[Window], wishes: Sequence[Wish]) -> None:

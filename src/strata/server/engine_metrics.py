@@ -11,8 +11,9 @@ Status = Mapping[str, Any]
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 MIB = 1 << 20
 STAGES = (
-    "Seconds of all steps, by what they went into: one step of 64 of a shape (of 16 prompt chunks on a GPU) is timed"
-    " from within, and those after it are taken to be alike. wait: for experts that the CPU computes beside a GPU."
+    "Seconds of all steps, by what they went into: one step of 64 of a shape (on a GPU one of 512, and one of 16 prompt"
+    " chunks) is timed from within, and those after it are taken to be alike. wait: for experts that the CPU computes"
+    " beside a GPU."
 )
 PATHS = (
     "Bytes of experts that steps read, by where they were. disk: not in memory when they were needed, as one call of"
