@@ -29,8 +29,7 @@ HIDDEN, HEADS, KV_HEADS, DIM, WIDTH, EXPERTS = 544, 4, 2, 32, 32, 8
 """Wide enough for the kernels of real models' norms."""
 
 LAYER = [
-    *("add_norm", "linear_1", "attention_inputs"),
-    *("attention_scores", "attention_sums", "attention_merge", "quantise_rows", "linear_1"),
+    *("add_norm", "linear_1", "attention_inputs", "attention_few", "linear_1"),
     *("add_norm", "linear_1", "route", "group_pairs", "gate_up_1", "down_1", "combine"),
 ]
 """Of one row through a layer of Qwen3-MoE's kind, whose matrices for the same input share a format."""
@@ -157,5 +156,5 @@ def test_a_layer_is_a_short_chain() -> None:
 def test_a_prompt_is_none() -> None:
     """Its rows fill the device launch by launch, so nothing is joined there."""
     names = launched(33)
-    assert not {"add_norm", "attention_inputs", "attention_scores"} & set(names)
+    assert not {"add_norm", "attention_inputs", "attention_few"} & set(names)
     assert {"add", "rms_norm_narrow", "rope_halves", "cache_write_f32", "attention_whole"} <= set(names)

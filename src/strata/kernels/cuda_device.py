@@ -148,6 +148,10 @@ class CudaDevice:
         """See Device.constants."""
         return self.residency.constants(values)
 
+    def counters(self, count: int) -> torch.Tensor:
+        """See Device.counters."""
+        return self.residency.counters(count)
+
     def program(self, timed: bool) -> CudaProgram:
         """See Device.program; all of them share one pool of memory."""
         if self._pool is None:

@@ -100,6 +100,10 @@ class Device(Protocol):
         """An int64 tensor of these values on the device, made once for equal ones."""
         ...
 
+    def counters(self, count: int) -> torch.Tensor:
+        """At least `count` int32 zeros, which whoever is given them leaves as zeros; made once for equal counts."""
+        ...
+
     def program(self, timed: bool) -> StepProgram:
         """An empty program that records launches, with what it takes to time it."""
         ...

@@ -75,6 +75,10 @@ class HostDevice:
         """See Device.constants."""
         return self.residency.constants(values)
 
+    def counters(self, count: int) -> torch.Tensor:
+        """See Device.counters."""
+        return self.residency.counters(count)
+
     def program(self, timed: bool) -> HostProgram:
         """See Device.program; every program can be timed."""
         return HostProgram(self)

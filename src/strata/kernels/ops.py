@@ -153,7 +153,7 @@ class Ops(Protocol):
         q [T, heads, d]; keys.data [pages, page, kv_heads, d]; query head h uses KV head h // (heads / kv_heads).
         scores: dot by the lane rule, times scale; then for each block of 256 absolute positions its own maximum, shared
         exp, sum of e_j (32 lanes over j, lane tree) and sum of e_j v_j by fma in increasing j; blocks merged in
-        increasing order (attention/naive.py) and one division. -> [T, heads, d]. The step's own keys are already in
+        increasing order (attention/naive.py) and one division. -> [T, heads * d]. The step's own keys are already in
         the cache.
         """
         ...

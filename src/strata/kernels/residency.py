@@ -18,6 +18,7 @@ class Residency:
         self.device = device
         self._tensors: dict[int, tuple[weakref.ref[torch.Tensor], torch.Tensor]] = {}
         self._weights: dict[int, tuple[weakref.ref[Weight], Weight]] = {}
+        self._counters: dict[int, torch.Tensor] = {}
         self._constants: dict[tuple[int, ...], torch.Tensor] = {}
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -49,6 +50,12 @@ class Residency:
         if key not in self._constants:
             self._constants[key] = torch.tensor(key, dtype=torch.int64, device=self.device)
         return self._constants[key]
+
+    def counters(self, count: int) -> torch.Tensor:
+        """See Device.counters."""
+        if count not in self._counters:
+            self._counters[count] = torch.zeros(count, dtype=torch.int32, device=self.device)
+        return self._counters[count]
 
     @property
     def nbytes(self) -> int:

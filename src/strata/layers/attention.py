@@ -54,7 +54,6 @@ class Attention:
             positions, count = self.indexer(index, batch, state)
             batch.report(f"{self.name}.selected", positions=positions, count=count)
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
-        o = o.view(-1, self.heads * self.head_dim)
         if gate is not None:
             o = ops.gate("sigmoid", gate, o)
         (y,) = ops.linear(o, (self.out,))

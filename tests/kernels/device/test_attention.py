@@ -32,7 +32,7 @@ def planes(
 
 
 @pytest.mark.parametrize(("heads", "kv_heads", "dim", "page", "segments"), CASES)
-@pytest.mark.parametrize("most", [32, 0])
+@pytest.mark.parametrize(("most", "processors"), [(32, 2), (32, 40), (0, 2)])
 def test_bits_of_the_specification(
     monkeypatch: pytest.MonkeyPatch,
     heads: int,
@@ -41,12 +41,15 @@ def test_bits_of_the_specification(
     page: int,
     segments: list[tuple[int, int, int]],
     most: int,
+    processors: int,
 ) -> None:
     rows, (keys, values) = rows_of(segments), planes(segments, page, (kv_heads, dim))
     q = normal(3, len(rows.slot), heads, dim)
     monkeypatch.setattr(gpu, "MOST_ROWS", most)  # 0: the kernel for prompts
+    device = HostDevice(order=7)
+    device.processors = processors  # the more, the fewer queries a thread block has
     with poisoned():
-        found = gpu.attention(HostDevice(order=7), q, keys, values, rows, dim**-0.5)
+        found = gpu.attention(device, q, keys, values, rows, dim**-0.5)
     expected = naive.attention(q, keys, values, rows, dim**-0.5)
     assert same_bits(found, expected), f"{(bits(found) != bits(expected)).sum()} values differ"
 
@@ -72,14 +75,15 @@ def test_keys_and_values_of_two_types_and_pages(monkeypatch: pytest.MonkeyPatch,
     )
 
 
-def test_rounds_over_the_positions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_for_as_many_rows_as_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, q = rows_of([(0, 599, 1), (1, 100, 1)]), normal(3, 2, 2, 32)
     keys, values = paged(1, [600, 101], 16, (1, 32)), paged(2, [600, 101], 16, (1, 32))
     expected = naive.attention(q, keys, values, rows, 0.2)
     monkeypatch.setattr(gpu, "MOST_SCRATCH", 1)
     device = HostDevice()
     assert same_bits(gpu.attention(device, q, keys, values, rows, 0.2), expected)
-    assert device.launches == 3 * 3
+    assert device.launches == 2
+    assert not device.counters(gpu.PART_WORDS).any()
 
 
 def test_more_query_heads_than_a_unit_holds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +116,7 @@ def test_another_size_of_block_or_a_changed_value_shows(monkeypatch: pytest.Monk
     assert same_bits(found, naive.attention(q, keys, values, rows, 0.2))
     changed = replace(values, data=values.data.clone())
     changed.data[int(values.table[0, 18]), 0, 12, 5] += 1.0
-    differs = gpu.attention(HostDevice(), q, keys, changed, rows, 0.2) != found
+    differs = (gpu.attention(HostDevice(), q, keys, changed, rows, 0.2) != found).view(q.shape)
     assert differs[:, :, 5].all() and differs.sum() == 4
     monkeypatch.setattr(naive, "BLOCK", 128)
     assert not same_bits(found, naive.attention(q, keys, values, rows, 0.2))

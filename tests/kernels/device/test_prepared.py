@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from kernels.device.device_cases import ORDERS
-from kernels.layer_cases import normal, poisoned, rows_of, same_bits
+from kernels.layer_cases import normal, paged, poisoned, rows_of, same_bits
 from kernels.product_data import weight
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
@@ -17,6 +17,13 @@ from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Ops
 from strata.kernels.views import HeadGate
 from strata.quant.formats import FORMATS
+
+
+def attended(ops: Ops) -> torch.Tensor:
+    """Attention of three rows, of which all see two blocks of positions."""
+    keys, values = paged(1, [302], 16, (11, 32)), paged(2, [302], 16, (11, 32))
+    return ops.attention(normal(3, 3, 33, 32), keys, values, rows_of([(0, 299, 3)]), 0.2)
+
 
 Make = Callable[[Ops], torch.Tensor]
 EVERY = {FORMATS["Q8_0"], FORMATS["Q6_K"]}
@@ -37,6 +44,8 @@ PRODUCERS: dict[str, Make] = {
     "low rank": lambda o: o.low_rank_mix(normal(1, 3, 64), UP, normal(7, 3, 4 * 1056), 4),
     "gate": lambda o: o.gate("silu", normal(1, 3, 1056), normal(7, 3, 1056)),
     "norm": lambda o: o.rms_norm(normal(7, 3, 1056), normal(2, 1056), 1e-6, 1056),
+    "sum's norm": lambda o: o.add_norm(normal(7, 3, 1056), normal(8, 3, 1056), normal(2, 1056), 1e-6)[1],
+    "attention": attended,
     "gated norm": lambda o: o.gated_norm("silu", normal(1, 3, 1056), normal(7, 3, 11, 96), normal(2, 96), 1e-6, 96),
     "long gated norm": lambda o: o.gated_norm(
         "exp", normal(1, 3, 1056), normal(7, 3, 1056), normal(2, 1056), 1e-6, 352

@@ -22,7 +22,7 @@ def attention(
     """See Ops.attention; ValueError when shapes do not fit, IndexError when a row sees an entry without a page."""
     num_rows, heads, dim = q.shape
     kv_heads = kv_heads_of("attention", q, keys)
-    out = native.empty(*q.shape)
+    out = native.empty(num_rows, heads * dim)
     _native.attention(
         native.handle,
         floats("attention: q", q, q.shape),

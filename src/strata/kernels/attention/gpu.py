@@ -1,8 +1,8 @@
 """attention on a device (csrc/device/attention_*.h); bits as attention/naive.py.
 
-A few rows: scores, sums of blocks and their merge are three kernels over all positions that the cache can hold; what
-lies beyond a row's position is skipped where the kernels run, so a captured step serves every length. Many rows: one
-kernel that goes through the positions. Entries are not checked: the state hands out pages before a step.
+A few rows: one kernel whose thread blocks share out all positions that a row sees; how many those are it finds where it
+runs, so a captured step serves every length. Many rows: one kernel that goes through the positions. Entries are not
+checked: the state hands out pages before a step.
 """
 
 from dataclasses import dataclass
@@ -11,24 +11,25 @@ import torch
 
 from strata.kernels.attention.gpu_plan import (
     BLOCK,
+    MOST_FEW_DIMS,
     MOST_ROWS,
     MOST_SCRATCH,
-    SCORE_THREADS,
-    SUM_THREADS,
     TILE_FLOATS,
     Units,
+    few_shared,
     kernel_for,
-    keys_of_tile,
-    queries_at_once,
-    slice_of,
+    thread_blocks,
     threads_for,
     units_of,
 )
-from strata.kernels.device import Device, Kernel
+from strata.kernels.device import GROUP, Device
 from strata.kernels.device_addresses import PlaneAddresses, floats, integers, plane
+from strata.kernels.linear.launch import beside
 from strata.kernels.views import PagedPlane, Rows
 
-MERGE = Kernel("attention_merge", "attention_merge", early=True)
+FEW_THREADS = 256
+PART_WORDS = 32
+"""Words of a unit in which its thread blocks are counted (csrc/device/attention_finish.h)."""
 TYPES = {"f32": 0, "bf16": 1, "int8": 2}
 CHUNK_VALUES = {"f32": 4, "bf16": 8, "int8": 32}
 
@@ -48,6 +49,8 @@ class Call:
 
     q: int
     out: int
+    beside: tuple[int, int]
+    """Where the result also goes quantised."""
     keys: PlaneAddresses
     values: PlaneAddresses
     slot: int
@@ -89,10 +92,12 @@ def attend(
     kv_heads = keys.data.shape[1]
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"{op}: {heads} query heads are no multiple of {kv_heads} KV heads")
-    out = device.empty(*q.shape)
+    out = device.empty(num_rows, heads * dim)
+    few = num_rows <= MOST_ROWS and dim <= MOST_FEW_DIMS
     call = Call(
         q=floats(device, f"{op}: q", q, (num_rows, heads, dim)),
         out=out.data_ptr(),
+        beside=beside(device, out) if few and dim % GROUP == 0 else (0, 0),
         keys=plane(device, f"{op}: keys", keys, (kv_heads, dim)),
         values=plane(device, f"{op}: values", values, (kv_heads, dim)),
         slot=integers(device, f"{op}: slot", rows.slot, (num_rows,)),
@@ -111,135 +116,47 @@ def attend(
                 f"{op}: {part.type} heads of {dim} values, expected a multiple of {CHUNK_VALUES[part.type]}"
             )
     units = units_of(num_rows, call.num_segments, heads, kv_heads, dim, bool(listed.count))
-    if num_rows > MOST_ROWS:
-        attend_many(device, call, units)
-    else:
+    if few:
         attend_few(device, call, units)
+    else:
+        attend_many(device, call, units)
     return out
 
 
 def attend_few(device: Device, call: Call, units: Units) -> None:
-    """Scores, sums and merge, in as many rounds over the positions as their memory needs."""
-    queries, blocks = call.rows * call.heads, max(1, -(-call.positions // BLOCK))
-    at_once = max(1, min(blocks, MOST_SCRATCH // (4 * queries * (BLOCK + units.dim + 2))))
-    scores = device.empty(queries, at_once * BLOCK)
-    tops, totals = (device.empty(queries, at_once) for _ in range(2))
-    sums = device.empty(queries, at_once, units.dim)
-    state = device.empty(queries, 2)
-    for first in range(0, blocks, at_once):
-        launch_scores(device, call, units, scores, first * BLOCK)
-        launch_sums(device, call, units, scores, (tops, totals, sums), first * BLOCK)
+    """Tiles of rows, as many at once as their partial results have room for."""
+    queries, blocks = units.parts * units.queries, max(1, -(-call.positions // BLOCK))
+    at_once = max(1, min(units.tiles, MOST_SCRATCH // (4 * queries * blocks * (units.dim + 2))))
+    tops, totals = (device.empty(at_once * queries, blocks) for _ in range(2))
+    sums = device.empty(at_once * queries, blocks, units.dim)
+    arrived = device.counters(at_once * units.parts * PART_WORDS)
+    keys, values = call.keys, call.values
+    kernel = kernel_for(device, "attention_few", shape_defines(units, FEW_THREADS) | type_defines(call))
+    for first in range(0, units.tiles, at_once):
+        tiles = min(at_once, units.tiles - first)
         device.launch(
-            MERGE,
-            (queries, 1, 1),
-            threads_for(units.dim, 32),
-            0,
-            tops.data_ptr(),
-            totals.data_ptr(),
-            sums.data_ptr(),
-            call.position,
-            call.listed.count,
-            state.data_ptr(),
+            kernel,
+            (thread_blocks(device, units, tiles, blocks), units.parts, tiles),
+            FEW_THREADS,
+            few_shared(units.dim, "int8" in (keys.type, values.type)),
+            call.q,
+            *sources(call),
+            *(t.data_ptr() for t in (tops, totals, sums, arrived)),
             call.out,
+            *call.beside,
+            call.rows,
+            call.num_segments,
             call.heads,
-            units.dim,
-            first * BLOCK,
-            at_once,
-            int(first + at_once >= blocks),
+            call.kv_heads,
+            keys.pages_per_slot,
+            values.pages_per_slot,
+            call.listed.width,
+            first,
+            units.parts,
+            blocks,
+            call.scale,
+            *sizes_of(call, units),
         )
-
-
-def launch_scores(device: Device, call: Call, units: Units, scores: torch.Tensor, first: int) -> None:
-    """Scores of the entries from `first` on."""
-    keys, width = call.keys, scores.shape[1]
-    threads, num_keys = SCORE_THREADS, keys_of_tile(units.dim)
-    tiles = -(-min(width, max(1, call.positions - first)) // num_keys)
-    loops = max(1, 8 * device.processors // (units.parts * units.tiles))
-    defines = shape_defines(units, threads) | {"KEYS_PAGE": keys.page, "KEYS_TYPE": TYPES[keys.type]}
-    device.launch(
-        kernel_for(device, "attention_scores", defines),
-        (min(tiles, loops), units.parts, units.tiles),
-        threads,
-        4 * units.dim * (num_keys + units.queries) + 8 * num_keys,
-        call.q,
-        keys.data,
-        keys.scales,
-        keys.table,
-        call.segments,
-        call.slot,
-        call.position,
-        call.listed.positions,
-        call.listed.count,
-        scores.data_ptr(),
-        call.rows,
-        call.num_segments,
-        call.heads,
-        call.kv_heads,
-        keys.pages_per_slot,
-        call.listed.width,
-        first,
-        width,
-        call.scale,
-        units.dim,
-        units.heads,
-        units.rows,
-        keys.page,
-        TYPES[keys.type],
-    )
-
-
-def launch_sums(
-    device: Device,
-    call: Call,
-    units: Units,
-    scores: torch.Tensor,
-    partials: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
-    first: int,
-) -> None:
-    """Softmax and sums of each block of entries from `first` on."""
-    values, blocks = call.values, partials[0].shape[1]
-    width = slice_of(units, device.processors)
-    each = queries_at_once(units, width, 128)
-    threads = threads_for(width // 4 * (units.queries // each), SUM_THREADS)
-    parts = units.parts * (units.dim // width)
-    loops = max(1, 8 * device.processors // (parts * units.tiles))
-    defines = shape_defines(units, threads) | {
-        "VALUES_PAGE": values.page,
-        "VALUES_TYPE": TYPES[values.type],
-        "SLICE": width,
-        "QUERIES": each,
-    }
-    device.launch(
-        kernel_for(device, "attention_sums", defines),
-        (min(blocks, loops), parts, units.tiles),
-        threads,
-        4 * (TILE_FLOATS + units.queries * (BLOCK + 4)),
-        scores.data_ptr(),
-        values.data,
-        values.scales,
-        values.table,
-        call.segments,
-        call.slot,
-        call.position,
-        call.listed.positions,
-        call.listed.count,
-        *(t.data_ptr() for t in partials),
-        call.rows,
-        call.num_segments,
-        call.heads,
-        call.kv_heads,
-        values.pages_per_slot,
-        call.listed.width,
-        first,
-        blocks,
-        width,
-        each,
-        units.dim,
-        units.heads,
-        units.rows,
-        values.page,
-        TYPES[values.type],
-    )
 
 
 def attend_many(device: Device, call: Call, units: Units) -> None:
@@ -249,30 +166,14 @@ def attend_many(device: Device, call: Call, units: Units) -> None:
     threads = threads_for(units.dim // 4 * (units.queries // each), 64)
     queries = -(-units.queries * units.dim // 4) * 4 + units.queries * (BLOCK + 8)
     shared = max(TILE_FLOATS, 32 * units.dim) + queries + 2 * BLOCK
-    defines = shape_defines(units, threads) | {
-        "KEYS_PAGE": keys.page,
-        "KEYS_TYPE": TYPES[keys.type],
-        "VALUES_PAGE": values.page,
-        "VALUES_TYPE": TYPES[values.type],
-        "QUERIES": each,
-    }
+    defines = shape_defines(units, threads) | type_defines(call) | {"QUERIES": each}
     device.launch(
         kernel_for(device, "attention_whole", defines),
         (units.tiles, units.parts, 1),
         threads,
         4 * shared,
         call.q,
-        keys.data,
-        keys.scales,
-        keys.table,
-        values.data,
-        values.scales,
-        values.table,
-        call.segments,
-        call.slot,
-        call.position,
-        call.listed.positions,
-        call.listed.count,
+        *sources(call),
         call.out,
         call.rows,
         call.num_segments,
@@ -283,16 +184,34 @@ def attend_many(device: Device, call: Call, units: Units) -> None:
         call.listed.width,
         call.scale,
         each,
-        units.dim,
-        units.heads,
-        units.rows,
-        keys.page,
-        TYPES[keys.type],
-        values.page,
-        TYPES[values.type],
+        *sizes_of(call, units),
     )
 
 
 def shape_defines(units: Units, threads: int) -> dict[str, int]:
     """What all attention kernels are compiled for."""
     return {"DIM": units.dim, "HEADS": units.heads, "ROWS": units.rows, "THREADS": threads}
+
+
+def type_defines(call: Call) -> dict[str, int]:
+    """What kernels that read keys and values are compiled for."""
+    keys, values = call.keys, call.values
+    return {
+        "KEYS_PAGE": keys.page,
+        "KEYS_TYPE": TYPES[keys.type],
+        "VALUES_PAGE": values.page,
+        "VALUES_TYPE": TYPES[values.type],
+    }
+
+
+def sources(call: Call) -> tuple[int, ...]:
+    """What such kernels read beside queries."""
+    keys, values, listed = call.keys, call.values, call.listed
+    planes = (keys.data, keys.scales, keys.table, values.data, values.scales, values.table)
+    return *planes, call.segments, call.slot, call.position, listed.positions, listed.count
+
+
+def sizes_of(call: Call, units: Units) -> tuple[int, ...]:
+    """Their last arguments, which are compiled in on a GPU."""
+    keys, values = call.keys, call.values
+    return units.dim, units.heads, units.rows, keys.page, TYPES[keys.type], values.page, TYPES[values.type]

@@ -9,13 +9,15 @@ BLOCK = 256
 TILE_FLOATS = 8192
 """Of keys or values in shared memory."""
 MOST_ROWS = 32
-"""Of a step whose scores are kept in device memory (verify windows and batch slots); larger steps are prompts."""
+"""Of a step whose positions are shared out (verify windows and batch slots); larger steps are prompts."""
 MOST_SCRATCH = 128 << 20
-"""Bytes of scores and partial results; beyond, positions are taken in several rounds."""
-SCORE_THREADS = 128
-SUM_THREADS = 256
-TYPICAL_BLOCKS = 16
-"""Blocks of positions for which the work is spread over the processors: 4,096 positions."""
+"""Bytes of partial results; beyond, rows are taken in several launches."""
+MOST_FEW_DIMS = 256
+"""Of a head of the kernel for few rows."""
+RING_BYTES = 3 * 32768
+"""Of keys and values in its shared memory (csrc/device/attention_ring.h)."""
+PART_QUERIES = 8
+"""Queries that a thread block does at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,28 +50,21 @@ def units_of(num_rows: int, segments: int, heads: int, kv_heads: int, dim: int, 
     return Units(dim, unit_heads, unit_rows, heads // unit_heads, tiles)
 
 
-def slice_of(units: Units, processors: int) -> int:
-    """Value dims of a block of the sums: fewer where that gives more processors work."""
-    width = units.dim
-    while width % 64 == 0 and TYPICAL_BLOCKS * units.parts * units.tiles * (units.dim // width) < 2 * processors:
-        width //= 2
-    return width
+def thread_blocks(device: Device, units: Units, tiles: int, blocks: int) -> int:
+    """Of each unit: as many in all as are at work at once, while there is work for as many."""
+    beside = 2 if units.dim <= 128 else 1  # on a processor: heads of more values take all its registers
+    return max(1, min(blocks * units.queries, -(-beside * device.processors // (units.parts * tiles))))
 
 
-def queries_at_once(units: Units, width: int, least_items: int) -> int:
-    """Queries whose sums a thread holds for four dims: many share a value that is read, but threads need work."""
-    fitting = [n for n in (8, 4, 2, 1) if units.queries % n == 0]
-    return next((n for n in fitting if width // 4 * (units.queries // n) >= least_items), fitting[-1])
+def few_shared(dim: int, scaled: bool) -> int:
+    """Shared memory of the kernel for few rows; `scaled`: keys or values have scales."""
+    scores = PART_QUERIES * (BLOCK + 4) * 4 + 4 * PART_QUERIES + 16 + 32
+    return RING_BYTES + scores + 2 * 4 * BLOCK + (2 * BLOCK * (dim // 32) * 4 if scaled else 0)
 
 
 def threads_for(items: int, least: int) -> int:
     """A multiple of 32."""
     return max(least, -(-items // 32) * 32)
-
-
-def keys_of_tile(dim: int) -> int:
-    """As csrc/device/attention_dots.h."""
-    return 128 if dim <= TILE_FLOATS // 128 else 64 if dim <= TILE_FLOATS // 64 else 32
 
 
 def kernel_for(device: Device, header: str, defines: dict[str, int]) -> Kernel:

@@ -154,4 +154,4 @@ def attention(q: torch.Tensor, keys: PagedPlane, values: PagedPlane, rows: Rows,
             counts = position[some] + 1
             longest = int(counts.max())
             out[some] = attend(queries[some], k[:longest], v[:longest], counts, scale)
-    return torch.from_numpy(out)
+    return torch.from_numpy(out.reshape(len(out), -1))

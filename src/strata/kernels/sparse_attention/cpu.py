@@ -49,7 +49,7 @@ def sparse_attention(
     num_rows, heads, dim = q.shape
     kv_heads = kv_heads_of("sparse_attention", q, keys)
     width = positions.shape[1]
-    out = native.empty(*q.shape)
+    out = native.empty(num_rows, heads * dim)
     _native.sparse_attention(
         native.handle,
         floats("sparse_attention: q", q, q.shape),

@@ -62,4 +62,4 @@ def sparse_attention(
         here = listed[t, : counts[t]]
         k, v = gather(keys, int(slots[t]), here), gather(values, int(slots[t]), here)
         out[t] = attend(queries[t : t + 1], k, v, counts[t : t + 1], scale)[0]
-    return torch.from_numpy(out)
+    return torch.from_numpy(out.reshape(len(out), -1))

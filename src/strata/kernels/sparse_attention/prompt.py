@@ -89,7 +89,7 @@ def sparse_attention(
         plane(device, f"sparse_attention: {name}", paged, (kv_heads, dim))
         for name, paged in (("keys", keys), ("values", values))
     )
-    out = device.empty(*q.shape)
+    out = device.empty(num_rows, heads * dim)
     device.launch(
         Kernel(unit, "attention_list"),
         (num_rows, kv_heads, 1),
