@@ -1,70 +1,25 @@
-"""The thread around the scheduler: nobody waits for ever, whatever the runner does."""
+"""The thread around the scheduler: events, status, waiting and room."""
 
 import io
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
+from engine.live import Started, ask, collect, gated
 from fakes import FakeRunner
 from reference.decoding import alone
-from strata.core.errors import CapacityError, EngineError, RequestError
-from strata.core.held import Held
+from strata.core.errors import CapacityError, RequestError
 from strata.core.limits import Limits
 from strata.core.log import Log
-from strata.core.order import Order
-from strata.core.window import Window
 from strata.engine.engine import Engine, EngineSettings
 from strata.engine.events import Event, Finished, Progress, Reason, Reused, Token
 from strata.engine.request import QueueFullError, Request
-from strata.engine.runner import Stepped
 from strata.engine.session import Session
 from strata.engine.settings import Settings
 
 pytestmark = pytest.mark.timeout(30)
-
-
-class Started:
-    """An engine on a fake runner, stopped at the end of the test."""
-
-    def __init__(self) -> None:
-        self.engines: list[Engine] = []
-
-    def __call__(self, runner: FakeRunner | None = None, **settings: Any) -> tuple[Engine, FakeRunner]:
-        runner = runner or FakeRunner()
-        engine = Engine(runner, EngineSettings(**settings))
-        engine.start()
-        self.engines.append(engine)
-        return engine, runner
-
-
-@pytest.fixture
-def started() -> Iterator[Started]:
-    start = Started()
-    yield start
-    for engine in start.engines:
-        engine.stop()
-
-
-def gated() -> FakeRunner:
-    runner = FakeRunner()
-    runner.gate = threading.Semaphore(0)
-    return runner
-
-
-def ask(name: str, prompt: int = 5, max_new: int | None = 6, **fields: Any) -> Request:
-    return Request(name, tuple((i * 3 + len(name)) % 50 for i in range(prompt)), max_new, **fields)
-
-
-def collect(session: Session) -> tuple[list[int], Finished]:
-    events = list(session.events())
-    assert [event for event in events if isinstance(event, Finished)] == [events[-1]]
-    last = events[-1]
-    assert isinstance(last, Finished)
-    return [event.token for event in events if isinstance(event, Token)], last
 
 
 def test_events_come_in_order_and_end_with_finished(started: Started) -> None:
@@ -150,22 +105,6 @@ def test_a_sink_gets_the_events_on_the_engines_thread(started: Started) -> None:
     assert {(name, thread) for name, _, thread in seen} == {("a", "strata-engine")}
 
 
-def test_a_client_whose_sink_fails_is_dropped_and_the_others_go_on(started: Started) -> None:
-    engine, runner = started()
-
-    def sink(session: Session, event: Event) -> None:
-        raise BrokenPipeError("nobody reads")
-
-    session = engine.submit(ask("a", max_new=200), sink)
-    assert collect(engine.submit(ask("b")))[0] == alone(ask("b"), 256)[0]
-    while session.finished is None:
-        time.sleep(0.001)
-    assert session.finished.reason is Reason.CANCEL
-    assert session.finished.generated < 200
-    assert engine.fatal is None
-    assert sorted(runner.released) == [0, 1]
-
-
 def test_requests_that_cannot_be_taken_are_refused_at_the_door(started: Started) -> None:
     engine, runner = started(gated(), scheduler=Settings(queue_limit=0))
     with pytest.raises(CapacityError, match="do not fit the context"):
@@ -179,139 +118,6 @@ def test_requests_that_cannot_be_taken_are_refused_at_the_door(started: Started)
     assert runner.gate is not None
     runner.gate.release(1000)
     assert all(collect(session)[1].reason is Reason.LENGTH for session in [first, *others])
-
-
-def test_a_cancel_works_while_a_step_runs(started: Started) -> None:
-    engine, runner = started(gated())
-    session = engine.submit(ask("a", max_new=200))
-    runner.entered.acquire()
-    assert engine.cancel("a")
-    assert not engine.cancel("zz")
-    assert runner.gate is not None
-    runner.gate.release(1000)
-    assert collect(session)[1].reason is Reason.CANCEL
-    assert engine.find("a") is None
-    assert runner.calls <= 2
-
-
-def test_a_failed_step_fails_its_sessions_and_the_engine_goes_on(started: Started) -> None:
-    engine, runner = started(gated())
-    runner.fail_at = {3}
-    assert runner.gate is not None
-    sessions = [engine.submit(ask(name, max_new=50)) for name in "ab"]
-    runner.gate.release(1000)
-    for session in sessions:
-        tokens, done = collect(session)
-        assert (done.reason, done.code) == (Reason.ERROR, "failed")
-        assert "step 3 was told to fail" in done.error
-        assert tokens == alone(session.request, 256)[0][: len(tokens)]
-        assert done.generated == len(tokens)
-    assert sorted(runner.released) == [0, 1]
-    assert collect(engine.submit(ask("c")))[0] == alone(ask("c"), 256)[0]
-    status: Any = engine.status()
-    assert (status["failed_steps"], status["fatal"]) == (1, None)
-
-
-def test_failures_in_a_row_end_the_engine_and_every_session(started: Started) -> None:
-    engine, runner = started(gated(), max_failures=2)
-    runner.fail_at = set(range(1, 100))
-    reasons: list[str] = []
-    engine.on_fatal(reasons.append)
-    sessions = [engine.submit(ask(f"r{i}")) for i in range(7)]
-    assert runner.gate is not None
-    runner.gate.release(1000)
-    ends = [collect(session)[1] for session in sessions]
-    assert {(end.reason, end.code) for end in ends} == {(Reason.ERROR, "failed")}
-    while not reasons:
-        time.sleep(0.001)
-    assert reasons == [engine.fatal]
-    assert "2 failures in a row" in reasons[0]
-    assert runner.calls == 2
-    with pytest.raises(EngineError, match="the engine is down: the step failed"):
-        engine.submit(ask("late"))
-    late: list[str] = []
-    engine.on_fatal(late.append)
-    assert late == reasons
-
-
-def test_a_good_step_between_failures_resets_the_count(started: Started) -> None:
-    engine, runner = started(max_failures=2)
-    runner.fail_at = {1, 3, 5}
-    for name in ("a", "b", "c"):
-        assert collect(engine.submit(ask(name, max_new=5)))[1].reason is Reason.ERROR
-        runner.calls = {1: 1, 3: 3, 5: 5}[runner.calls]
-    assert engine.fatal is None
-    assert collect(engine.submit(ask("d")))[1].reason is Reason.LENGTH
-
-
-def test_a_seat_that_refuses_the_request_fails_only_that_one(started: Started) -> None:
-    engine, runner = started()
-    done = collect(engine.submit(Request("a", (1, 99), 3)))[1]
-    assert (done.reason, done.code, done.error) == (Reason.ERROR, "bad_request", "token 99 is not in 0 to 49")
-    assert runner.released == []
-    assert collect(engine.submit(ask("b")))[1].reason is Reason.LENGTH
-
-
-def test_a_seat_that_fails_counts_as_a_failure_of_the_runner(started: Started) -> None:
-    engine, runner = started(max_failures=2)
-    runner.fail_seat = True
-    done = collect(engine.submit(ask("a")))[1]
-    assert "preparing slot 0 failed: EngineError: seat was told to fail" in done.error
-    assert engine.fatal is None
-    assert collect(engine.submit(ask("b")))[1].reason is Reason.ERROR
-    assert engine.fatal is not None
-
-
-def test_a_slot_that_cannot_be_released_ends_the_engine(started: Started) -> None:
-    engine, runner = started()
-    runner.fail_release = True
-    reasons: list[str] = []
-    engine.on_fatal(reasons.append)
-    assert collect(engine.submit(ask("a")))[1].reason is Reason.LENGTH
-    while not reasons:
-        time.sleep(0.001)
-    assert "releasing slot 0 failed" in reasons[0]
-
-
-class Lying(FakeRunner):
-    """Says that a window made one token more than it scored."""
-
-    def step(self, windows: Sequence[Window]) -> list[Stepped]:
-        return [Stepped(s.slot, (*s.drawn, *s.drawn), s.length) for s in super().step(windows)]
-
-
-def test_a_result_that_cannot_be_is_a_failed_step(started: Started) -> None:
-    engine, _ = started(Lying())
-    done = collect(engine.submit(ask("a")))[1]
-    assert done.reason is Reason.ERROR
-    assert "answers slot 0 with score 1" in done.error
-
-
-def test_stopping_ends_what_waits_and_what_runs(started: Started) -> None:
-    engine, runner = started(gated())
-    sessions = [engine.submit(ask(f"r{i}", max_new=100)) for i in range(6)]
-    runner.entered.acquire()
-    assert runner.gate is not None
-    threading.Timer(0.02, runner.gate.release, args=(1000,)).start()
-    engine.stop()
-    assert {collect(session)[1].reason for session in sessions} == {Reason.CANCEL}
-    assert len(runner.released) == 4
-    with pytest.raises(EngineError, match="the engine is down: it was stopped"):
-        engine.submit(ask("late"))
-
-
-def test_a_step_that_hangs_leaves_no_client_waiting(started: Started) -> None:
-    engine, runner = started(gated())
-    sessions = [engine.submit(ask(f"r{i}")) for i in range(6)]
-    runner.entered.acquire()
-    with pytest.raises(EngineError, match="did not return within"):
-        engine.stop(timeout_s=0.05)
-    assert {collect(session)[1].reason for session in sessions} == {Reason.CANCEL}
-    assert runner.gate is not None
-    runner.gate.release(1000)  # what comes back late reaches nobody
-    engine.stop()
-    assert all(session.finished is not None for session in sessions)
-    assert engine.status()["fatal"] is None
 
 
 def test_an_idle_engine_sleeps_until_there_is_work(started: Started) -> None:
@@ -410,71 +216,3 @@ def test_a_session_that_can_never_find_room_is_refused(started: Started) -> None
     assert isinstance(event, Finished)
     assert (event.reason, event.code, event.error) == (Reason.ERROR, "too_long", "45 tokens were asked, 40 are free")
     assert collect(engine.submit(ask("b")))[0] == alone(ask("b"), 256)[0]
-
-
-def test_orders_are_refused_once_the_engine_is_down(started: Started) -> None:
-    engine, runner = started()
-    answers: list[Any] = []
-    engine.order(Order("park"), answers.append)
-    while not answers:
-        time.sleep(0.001)
-    engine.stop()
-    assert answers == [{"orders": 1}] and runner.closed
-    with pytest.raises(EngineError, match="the engine is down"):
-        engine.order(Order("save"), answers.append)
-
-
-class Counting(FakeRunner):
-    """Counts the rows of finished steps by the first token of their prompts; each step waits at the gate."""
-
-    def __init__(self) -> None:
-        super().__init__(Limits(slots=1, context=256, step_tokens=16))
-        self.gate: threading.Semaphore = threading.Semaphore(0)
-        self.names: dict[int, int] = {}
-        self.rows: Counter[int] = Counter()
-
-    def seat(self, slot: int, tokens: Sequence[int], *rest: Any) -> Held:
-        self.names[slot] = tokens[0]
-        return super().seat(slot, tokens, *rest)
-
-    def step(self, windows: Sequence[Window]) -> list[Stepped]:
-        found = super().step(windows)
-        for window in windows:
-            self.rows[self.names[window.slot]] += len(window.tokens)
-        return found
-
-
-@pytest.mark.parametrize(("moment", "steps", "before", "most"), [("read", 2, 16, 24), ("decoded", 10, 62, 63)])
-def test_no_step_begins_for_a_client_that_left(
-    started: Started, moment: str, steps: int, before: int, most: int
-) -> None:
-    runner = Counting()
-    engine = Engine(runner)
-    started.engines.append(engine)
-    engine.start()
-    session = engine.submit(Request("gone", (49,) * 60, 40))
-    for _ in range(steps):
-        assert runner.entered.acquire(timeout=10)
-        runner.gate.release()
-    assert runner.entered.acquire(timeout=10)  # the next step is under way
-    assert runner.rows[49] == before, moment
-    session.cancel()
-    runner.gate.release(1000)
-    assert collect(session)[1].reason is Reason.CANCEL
-    assert collect(engine.submit(ask("next")))[0] == alone(ask("next"), 256)[0]
-    assert runner.rows[49] == most, "the step that was under way, and no other"
-
-
-def test_who_leaves_while_waiting_is_never_seated(started: Started) -> None:
-    runner = Counting()
-    engine = Engine(runner)
-    started.engines.append(engine)
-    engine.start()
-    other = engine.submit(ask("other", max_new=40))
-    assert runner.entered.acquire(timeout=10)
-    session = engine.submit(Request("gone", (49,) * 60, 40))
-    session.cancel()
-    runner.gate.release(1000)
-    assert collect(session)[1].reason is Reason.CANCEL
-    assert collect(other)[0] == alone(other.request, 256)[0]
-    assert 49 not in runner.names.values() and runner.rows[49] == 0
