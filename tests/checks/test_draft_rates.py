@@ -9,7 +9,8 @@ from models.made import path_of
 from strata.assemble import Loaded, load
 from strata.checks.draft_rates import DraftRates, Workload
 from strata.checks.draft_works import edit, noise, random_text, rehearsed
-from strata.core.errors import UsageError
+from strata.cli.bench_drafts import NAMES, drafts_ab, workloads
+from strata.core.errors import CheckpointError, UsageError
 from strata.core.log import Level, Log
 from strata.plan.wishes import Wishes
 
@@ -65,3 +66,13 @@ def test_settings_that_cannot_be_compared_are_refused() -> None:
         DraftRates(made, ("off", "auto"), 1, 1)
     with pytest.raises(UsageError, match="expected auto, off or a number"):
         DraftRates(made, ("off", "much"), 1, 1)
+
+
+def test_workloads_are_named_and_those_that_need_words_are_left_out_without_a_tokenizer() -> None:
+    made = loaded(path_of("qwen3_moe", "gguf"), "off")
+    assert [work.name for work in workloads(NAMES, made, 2)] == ["rehearsed 0.8/0.7/0.6", "random"]
+    assert [work.name for work in workloads(["random"], made, 2)] == ["random"]
+    with pytest.raises(CheckpointError):
+        workloads(["random", "story"], made, 2)
+    with pytest.raises(UsageError, match="--workload poem: unknown"):
+        drafts_ab({}, None, "off,auto", 1, 5, ["story", "poem"], [], False)

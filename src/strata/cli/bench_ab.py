@@ -17,7 +17,7 @@ from strata.checks.company import DISTURBED
 from strata.checks.facts import commit, origin
 from strata.checks.versus import LEAST_ROUNDS, Versus
 from strata.cli.arguments import ModelArgument
-from strata.cli.bench_drafts import drafts_ab
+from strata.cli.bench_drafts import NAMES, drafts_ab
 from strata.cli.check import Json
 from strata.cli.output import note, say
 from strata.core.errors import StrataError, UsageError
@@ -55,6 +55,10 @@ def ab(
         ),
     ] = "",
     slots: Annotated[int, typer.Option("--slots", min=1, help="With --draft: requests at once.")] = 1,
+    workload: Annotated[
+        list[str] | None,
+        typer.Option("--workload", metavar="NAME", help=f"With --draft: only this text; {', '.join(NAMES)}."),
+    ] = None,
     through: Annotated[
         str, typer.Option("--through", metavar="CMD", help="Starts every run, e.g. in a quiet moment.")
     ] = "",
@@ -66,7 +70,7 @@ def ab(
     medians are more than 1% apart. Neither given, the same build runs twice and must tie.
     """
     if draft:
-        drafts_ab(context.obj, model, draft, slots, rounds, shlex.split(both), json_)
+        drafts_ab(context.obj, model, draft, slots, rounds, workload or NAMES, shlex.split(both), json_)
         return
     if bench not in ("decode", "prompt"):
         raise UsageError(f"--bench {bench}: unknown", hint="decode or prompt")

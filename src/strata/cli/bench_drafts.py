@@ -4,8 +4,8 @@ import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 
-from strata.assemble import load
-from strata.chat.tokenizer import Tokenizer, load_tokenizer
+from strata.assemble import Loaded, load
+from strata.chat.tokenizer import load_tokenizer
 from strata.checks.draft_rates import DraftRates, Workload
 from strata.checks.draft_works import asked, edit, random_text, rehearsed
 from strata.checks.facts import facts
@@ -16,6 +16,8 @@ from strata.plan.wishes import Wishes
 
 CONTEXT, TOKENS = 2048, 96
 """Tokens of a conversation, and of every answer."""
+NAMES = ("rehearsed", "random", "edit", "story", "json")
+"""Of the workloads; the last three need the model's tokenizer."""
 
 
 def drafts_ab(
@@ -24,20 +26,20 @@ def drafts_ab(
     draft: str,
     slots: int,
     rounds: int,
+    names: Sequence[str],
     both: Sequence[str],
     json_: bool,
 ) -> None:
-    """Every workload through both settings in turn: one line each, or one JSON object of all."""
+    """The named workloads through both settings in turn: one line each, or one JSON object of all."""
+    for name in names:
+        if name not in NAMES:
+            raise UsageError(f"--workload {name}: unknown", hint=f"one of {', '.join(NAMES)}")
     flags = {"draft": "auto", "parallel": str(slots), "ctx_size": str(CONTEXT), **pairs(both)}
     wishes = Given(environ, flags, {}).resolve(Wishes)
     loaded = load(model, wishes, make_log(dataclasses.replace(wishes, log_level="warning")))
     rates = DraftRates(loaded, draft.split(","), slots, rounds)
     found = []
-    try:
-        tokenizer = load_tokenizer(loaded.checkpoint)
-    except (CheckpointError, UnsupportedError):
-        tokenizer = None
-    for work in workloads(tokenizer, loaded.model.shape.vocabulary, slots):
+    for work in workloads(names, loaded, slots):
         note(f"{work.name} ...")
         found.append(rates.compare(work))
         if not json_:
@@ -55,11 +57,23 @@ def pairs(both: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, both[1::2], strict=True))
 
 
-def workloads(tokenizer: Tokenizer | None, vocabulary: int, slots: int) -> list[Workload]:
-    """As far as the model can read them."""
-    found = [rehearsed(vocabulary, slots, TOKENS), random_text(vocabulary, slots, TOKENS)]
-    if tokenizer is not None:
-        found += [edit(tokenizer, slots), *(asked(tokenizer, name, slots, TOKENS) for name in ("story", "json"))]
+def workloads(names: Sequence[str], loaded: Loaded, slots: int) -> list[Workload]:
+    """The named ones, in their order; of all of them those that the model can read."""
+    vocabulary, found = loaded.model.shape.vocabulary, []
+    texts = [name for name in names if name not in ("rehearsed", "random")]
+    try:
+        tokenizer = load_tokenizer(loaded.checkpoint) if texts else None
+    except (CheckpointError, UnsupportedError):
+        if tuple(names) != NAMES:
+            raise
+        tokenizer = None
+    for name in names:
+        if name == "rehearsed":
+            found.append(rehearsed(vocabulary, slots, TOKENS))
+        elif name == "random":
+            found.append(random_text(vocabulary, slots, TOKENS))
+        elif tokenizer is not None:
+            found.append(edit(tokenizer, slots) if name == "edit" else asked(tokenizer, name, slots, TOKENS))
     return found
 
 
