@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from strata.speculate.chooser import Chooser
+from strata.speculate.chooser import NAP, QUIET, Chooser
 from strata.speculate.costly import MOST, PATIENCE
 from strata.speculate.costs import Costs, Routing
 from strata.speculate.drafter import Proposal, Spent
@@ -197,3 +197,30 @@ def test_the_counts_are_of_what_was_checked():
     assert counts["offered"] == {"1": 4, "2": 4}
     assert counts["accepted"] == {"1": 3, "2": 2}
     assert counts["right"] == {"1": pytest.approx(0.75, abs=0.01), "2": pytest.approx(0.667, abs=0.01)}
+
+
+def test_where_nothing_is_found_for_long_only_every_few_steps_are_thought_of():
+    """Until a draft is checked, a sequence begins, or a costly drafter reads along."""
+    chooser = Chooser({"lookup": LookupDrafter()}, Costs(Routing(10, 64, 8), STEPS))
+
+    def thought_of(tokens):
+        found = []
+        for token in tokens:
+            found.append(not chooser.naps())
+            if found[-1]:
+                chooser.propose({0: 16}, {0: token})
+            chooser.extend(0, [token])
+        return found
+
+    chooser.begin(0, [])
+    assert thought_of(range(QUIET + 1)) == [True] * (QUIET + 1)
+    assert thought_of(range(100, 100 + 2 * (NAP + 1))) == [*[False] * NAP, True] * 2
+    # What was said is said again: the first step that is thought of finds it, and from then on all are.
+    assert thought_of(range(4, 14)) == [*[False] * NAP, *[True] * (10 - NAP)]
+    thought_of(range(200, 200 + 2 * QUIET))
+    chooser.begin(0, [])
+    assert thought_of(range(4)) == [True] * 4
+
+    reading = chooser_of(Told(), lookup=True)
+    run(reading, 0.9, 2 * QUIET)
+    assert not any(reading.naps() for _ in range(4))

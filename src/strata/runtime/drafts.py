@@ -20,7 +20,9 @@ from strata.state.sequence import SequenceStates
 HEAD = "mtp"
 SELDOM = 8
 """Of the steps before which nothing was proposed, one of so many is learned from: learning takes some of it, too."""
-FRESH = 16
+MOST_UNTOLD = 16
+"""Tokens of a window that drafters hear of later: a long prompt reaches them chunk by chunk."""
+FRESH = 64
 """Steps after which what is shown of drafts is counted anew."""
 
 
@@ -47,6 +49,8 @@ class Drafts:
         self.states = states
         self.head: HeadDrafter | None = None
         self.chooser: Chooser | None = None
+        self.told: dict[int, int] = {}
+        """By slot: tokens of its sequence that drafters were told of; of the others they hear when they are asked."""
         self.steps = 0
         self._values: dict[str, object] = {}
         self._fresh_at = 0
@@ -70,17 +74,15 @@ class Drafts:
 
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """A sequence that begins with `tokens` was seated; the states hold the first of them, perhaps none."""
-        if self.chooser is None:
-            return
-        self._fresh_at = 0
-        self.chooser.begin(slot, tokens)
-        if self.states.length[slot]:
-            self.chooser.extend(slot, tokens[: self.states.length[slot]])
+        if self.chooser is not None:
+            self.told[slot] = 0
+            self.chooser.begin(slot, tokens)
 
     def forget(self, slot: int) -> None:
         """The slot holds no sequence any more."""
         self._fresh_at = 0
         if self.chooser is not None:
+            self.told.pop(slot, None)
             self.chooser.forget(slot)
 
     def settle(self, slot: int) -> None:
@@ -88,17 +90,23 @@ class Drafts:
         if self.head is not None:
             self.head.settle(slot)
 
-    def committed(self, window: Window, rows: torch.Tensor, first: int, count: int, drawn: Sequence[int]) -> None:
+    def committed(self, window: Window, rows: torch.Tensor, first: int, count: int) -> None:
         """The first `count` tokens of a window, one or more, are part of its slot's sequence now.
 
         They left the trunk `rows` [T, width] from `first` on.
         """
-        assert self.chooser is not None
         slot = window.slot
         if self.head is not None and self.head.knows(slot):
             self.head.take(slot, rows[first : first + count])
-        self.chooser.extend(slot, window.tokens[:count])
-        self.chooser.checked(slot, drawn)
+        if count > MOST_UNTOLD:
+            self.tell(slot)
+
+    def tell(self, slot: int) -> None:
+        """Tell the drafters what is new of the slot's sequence."""
+        told, length = self.told[slot], self.states.length[slot]
+        if self.chooser is not None and told < length:
+            self.chooser.extend(slot, self.states.tokens[slot, told:length].tolist())
+            self.told[slot] = length
 
     def stepped(self, windows: Sequence[Window], seconds: float) -> None:
         """A recorded step of these windows took so long."""
@@ -107,6 +115,17 @@ class Drafts:
             return
         if all(window.score == len(window.tokens) for window in windows):
             self.chooser.costs.observe_step(sum(len(window.tokens) for window in windows), seconds)
+
+    def idle(self) -> bool:
+        """Whether there are no drafts for the next step, as nobody need even be asked."""
+        return self.chooser is None or self.chooser.naps()
+
+    def propose(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
+        """Drafts for the next step; see `Chooser.propose`."""
+        assert self.chooser is not None
+        for slot in caps:
+            self.tell(slot)
+        return self.chooser.propose(caps, pending)
 
     def status(self) -> Mapping[str, object]:
         """Plain values, at most a few steps old."""

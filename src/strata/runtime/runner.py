@@ -194,10 +194,10 @@ class DeviceRunner:
 
     def draft(self, caps: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """See `Runner.draft`."""
-        if self.drafts.chooser is None or not caps:
+        if not caps or self.drafts.idle():
             return {}
         seats = {slot: self.seats[slot] for slot in caps}
-        proposed = self.drafts.chooser.propose(caps, {slot: seat.pending for slot, seat in seats.items()})
+        proposed = self.drafts.propose(caps, {slot: seat.pending for slot, seat in seats.items()})
         for slot, seat in seats.items():
             if seat.mask is None:
                 continue
@@ -272,7 +272,9 @@ class DeviceRunner:
         """The window's first `count` tokens are of its slot's sequence; they left the trunk `rows` from `first` on."""
         slot = window.slot
         if self.drafts.chooser is not None and count:
-            self.drafts.committed(window, rows, first, count, [each.token for each in drawn])
+            self.drafts.committed(window, rows, first, count)
+            if self.drafts.chooser.offers:
+                self.drafts.chooser.checked(slot, [each.token for each in drawn])
         opens = bool(drawn) and drawn[-1].token in self.seats[slot].openers
         if self.cache.keeps(slot, self.states.length[slot], opens):
             self.drafts.settle(slot)

@@ -23,6 +23,11 @@ MARGIN_TOGETHER = 1.15
 """What drafts must promise over doing without where several slots decode: whoever ends sooner leaves the others with
 fewer to share a step with."""
 
+QUIET = 16
+"""Steps in which no draft was worth checking, and no costly drafter read, after which not every step is thought of."""
+NAP = 4
+"""Steps that are not, then, between two that are: doing without drafts must cost next to nothing."""
+
 
 class Chooser:
     """Asks drafters for the slots of an engine, and learns from every step."""
@@ -46,12 +51,17 @@ class Chooser:
         self.offers: defaultdict[int, Offer] = defaultdict(Offer)
         self.last: Depths | None = None
         """The last choice, for whoever looks on."""
+        self.quiet = 0
+        """Steps since drafts were checked, or a sequence began."""
+        self.nap = 0
+        """Steps before which `propose` need not be asked."""
 
     # --- sequences -------------------------------------------------------------------------------------------
 
     def begin(self, slot: int, tokens: Sequence[int]) -> None:
         """See `Drafter.begin`."""
         self.forget(slot)
+        self.quiet = self.nap = 0
         for drafter in self.cheap.values():
             drafter.begin(slot, tokens)
         if self.costly is not None:
@@ -74,6 +84,13 @@ class Chooser:
 
     # --- before a step ---------------------------------------------------------------------------------------
 
+    def naps(self) -> bool:
+        """Whether to do without `propose` before this step."""
+        if not self.nap:
+            return False
+        self.nap -= 1
+        return True
+
     def propose(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, tuple[int, ...]]:
         """Drafts to check in the next step, at most caps[slot] for each of these slots, which all decode.
 
@@ -85,9 +102,12 @@ class Chooser:
         if self.fixed is not None:
             return self._fixed(self.fixed, caps, pending, best)
         reads = costly is not None and bool(costly.reading)
-        if not best and not reads:
-            self.last = None
-            return {}
+        if not reads:
+            self.quiet += 1
+            self.nap = NAP if self.quiet > QUIET else 0
+            if not best:
+                self.last = None
+                return {}
         slots = len(caps)
         plain = Depths({}, float(slots), self.costs.step_s(slots))
         if costly is not None and reads:
@@ -135,6 +155,7 @@ class Chooser:
         """The chosen drafts, and what each row and token of them is worth."""
         if not chosen.drafts:
             return {}
+        self.quiet = self.nap = 0
         slots, rows = round(plain.tokens), sum(chosen.drafts.values())
         row = (self.costs.step_s(slots + rows) / plain.seconds - 1) / rows
         for slot in chosen.drafts:
