@@ -7,6 +7,7 @@ import torch
 
 from kernels.layer_cases import normal
 from strata.core.errors import EngineError
+from strata.kernels import _native
 from strata.kernels.buffers import OWN_PAGES, Blocks, Buffers
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.native import Native
@@ -151,3 +152,64 @@ def test_times_name_the_operations_and_their_parts() -> None:
     program.run_timed()
     assert [t.operation for t in program.times()[:4]] == ["add", "multiply", "gate", "rms_norm"]
     assert all(t.nanoseconds > 0 for t in program.times())
+
+
+def apart(ops: CpuOps, x: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
+    """Operations that do not depend on each other."""
+    return [*(ops.multiply(x, 1.5 + i) for i in range(20)), ops.take_rows(x, rows)]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_operations_apart_give_what_they_give_in_order(threads: int) -> None:
+    """However they are finished: by whoever asks for it, or by the next job of the threads."""
+    ops = CpuOps(Native(threads))
+    x, rows = normal(1, 4, 256), torch.tensor([3, 1], dtype=torch.int32)
+    program = NativeWorkspace(ops.native).program()
+    with program.recording():
+        results = apart(ops, x, rows)
+    cells = torch.zeros(3, dtype=torch.int64)
+    for seed in range(2, 40):
+        x.copy_(normal(seed, 4, 256))
+        program.run_apart()
+        if seed % 2:
+            program.finish()
+        else:
+            _native.exercise(ops.native.handle, 3, 1, -1, cells.data_ptr())
+        assert all(torch.equal(a, b) for a, b in zip(results, apart(ops, x, rows), strict=True))
+    assert cells.tolist() == [19, 38, 57]
+    program.finish()
+
+
+def test_operations_apart_are_not_done_before_they_are_finished() -> None:
+    """Negative control: with one thread nobody but the caller could do them."""
+    ops = CpuOps(Native(1))
+    x, rows = normal(1, 4, 256), torch.tensor([3, 1], dtype=torch.int32)
+    program = NativeWorkspace(ops.native).program()
+    with program.recording():
+        results = apart(ops, x, rows)
+    x.copy_(normal(2, 4, 256))
+    program.run_apart()
+    assert not any(torch.equal(a, b) for a, b in zip(results, apart_in_numbers(x, rows), strict=True))
+    program.finish()
+    assert all(torch.equal(a, b) for a, b in zip(results, apart_in_numbers(x, rows), strict=True))
+
+
+def apart_in_numbers(x: torch.Tensor, rows: torch.Tensor) -> list[torch.Tensor]:
+    """The same by torch, which uses none of the threads."""
+    return [*(x * (1.5 + i) for i in range(20)), x[rows.long()]]
+
+
+def test_what_an_operation_apart_raises_comes_out_when_it_is_finished() -> None:
+    ops = CpuOps(Native(2))
+    x, rows = normal(1, 4, 64), torch.tensor([3, 1], dtype=torch.int32)
+    program = NativeWorkspace(ops.native).program()
+    with program.recording():
+        kept = apart(ops, x, rows)
+    rows[1] = 4
+    program.run_apart()
+    with pytest.raises(IndexError, match="row 4 of 4"):
+        program.finish()
+    rows[1] = 0
+    program.run_apart()
+    program.finish()
+    assert torch.equal(kept[-1], x[[3, 0]])

@@ -1,10 +1,11 @@
 """What drafts leave behind: states, and what is kept of them, are those of tokens that came one by one."""
 
 import pytest
+import torch
 
 from models.heads import HEADED
 from models.made import oracle, same_bits
-from runtime.drafting import Knowing, differing, driven, forced, memory, read, runner_of
+from runtime.drafting import Knowing, differing, driven, forced, memory, plain_of, read, runner_of
 from strata.core.window import Window
 from strata.runtime.drafts import Drafting
 from strata.runtime.keeping import Keeping
@@ -97,3 +98,29 @@ def test_parked_and_released_states_come_back_with_their_head(name):
     held = runner.seat(2, [*ids[:length], 3], SamplingParams(), 180)
     assert held.tokens == length
     assert differing(before, memory(runner, 2)) == []
+
+
+@pytest.mark.parametrize("name", HEADED)
+def test_states_go_on_beside_the_host_until_somebody_looks(name):
+    """With one thread they go on at the last moment: that is the negative control, before it they are the old ones."""
+    ids, runner, whole = oracle(name).ids[:40], plain_of(name), plain_of(name)
+    for each in (runner, whole):
+        each.seat(0, ids[:9], SamplingParams(), 150)
+        each.step([Window(0, 0, tuple(ids[:9]), 1)])
+    at, places = 9, kinds(runner)
+    for _ in range(4):
+        before = [tensor[0].clone() for _, tensor in runner.states.recurrent()]
+        forced(runner, Window(0, at, (*ids[at : at + 2], 5), 3), 1)
+        replayed = runner.states.recurrences.under_way is not None
+        old = [getattr(runner.states._layers[i], kind)[0] for i, kind in places]
+        assert all(torch.equal(a, b) for a, b in zip(old, before, strict=True)) == replayed
+        whole.step([Window(0, at, tuple(ids[at : at + 2]), 1)])
+        at += 2
+        assert differing(memory(runner, 0), memory(whole, 0)) == []
+        assert runner.states.recurrences.under_way is None
+    assert replayed
+
+
+def kinds(runner):
+    """(layer, tensor) as `recurrent` has them."""
+    return [(int(i), kind) for i, _, kind in (name.partition(".") for name, _ in runner.states.recurrent())]

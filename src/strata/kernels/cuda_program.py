@@ -89,6 +89,13 @@ class CudaProgram:
         """Replay on the current stream."""
         self.graph.replay()
 
+    def run_apart(self) -> None:
+        """See `StepProgram.run_apart`; the graph has them in order."""
+        self.run()
+
+    def finish(self) -> None:
+        """See `StepProgram.finish`: all that is asked of the device later comes after it."""
+
     def run_timed(self) -> None:
         """Replay, wait, and add up the time between the marks."""
         self.graph.replay()

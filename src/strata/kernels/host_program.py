@@ -69,6 +69,13 @@ class HostProgram:
         for launch in self.recorded:
             self.launch(launch)
 
+    def run_apart(self) -> None:
+        """See `StepProgram.run_apart`."""
+        self.run()
+
+    def finish(self) -> None:
+        """See `StepProgram.finish`: all that is asked of the device later comes after it."""
+
     def launch(self, launch: Launch) -> None:
         """One of them."""
         self.device.launch(launch.kernel, launch.grid, launch.block, launch.shared, *launch.args)

@@ -83,6 +83,14 @@ class Program:
         """All operations in order; what one raises ends the run."""
         self.handle.run(self.native.handle)
 
+    def run_apart(self) -> None:
+        """See `StepProgram.run_apart`: each operation whole on one thread, the caller's only from `finish` on."""
+        self.handle.run_apart(self.native.handle)
+
+    def finish(self) -> None:
+        """See `StepProgram.finish`; what an operation raised comes out here or with the threads' next job."""
+        self.handle.finish(self.native.handle)
+
     def run_timed(self) -> None:
         """`run`, and the time of each operation is added up."""
         self.handle.run_timed(self.native.handle)

@@ -49,6 +49,18 @@ class StepProgram(Protocol):
         """All operations in order. On a device they may still be running when this returns."""
         ...
 
+    def run_apart(self) -> None:
+        """All operations in any order or at once, perhaps still running when this returns: until `finish`.
+
+        None may read or write what another writes, and until then the program has to live, and nobody may touch what
+        they read or write.
+        """
+        ...
+
+    def finish(self) -> None:
+        """What `run_apart` began is done, for whoever asks in the order of operations."""
+        ...
+
     def run_timed(self) -> None:
         """`run` to its end, and the time of everything is added up."""
         ...

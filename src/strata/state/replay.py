@@ -44,6 +44,18 @@ class Recurrences:
         self.memory = memory
         self.workspace: Workspace | None = None
         """Not that of the step, whose results are still to be read."""
+        self.under_way: StepProgram | None = None
+        """A recorded replay that may not be done: it runs beside whatever the host has to do between two steps."""
+
+    def __del__(self) -> None:
+        """Nothing that it works on may go before it is done."""
+        self.finish()
+
+    def finish(self) -> None:
+        """Before anybody reads or writes the states, or what the step left: until they have gone on."""
+        if self.under_way is not None:
+            program, self.under_way = self.under_way, None
+            program.finish()
 
     @property
     def host_bytes(self) -> int:
@@ -51,7 +63,11 @@ class Recurrences:
         return 0 if self.workspace is None else self.workspace.nbytes
 
     def advance(self, journal: Journal, runs: Sequence[Run], ops: Ops) -> None:
-        """Let the states go on over these rows of the step; EngineError when a layer kept no journal of it."""
+        """Let the states go on over these rows of the step, until `finish`.
+
+        EngineError when a layer kept no journal of it.
+        """
+        self.finish()
         if not runs or not (self.deltas or self.ngrams):
             return
         count = len(runs)
@@ -60,7 +76,8 @@ class Recurrences:
         segments.host.numpy()[:] = sorted(runs, key=lambda run: run[1])
         segments.publish()
         if known is not None:
-            known.program.run()
+            self.under_way = known.program
+            known.program.run_apart()
             return
         self.workspace = self.workspace or ops.workspace()
         program = self._program_for(journal, count, self.workspace)
@@ -83,15 +100,17 @@ class Recurrences:
         return None
 
     def _run(self, journal: Journal, segments: Mirror, ops: Ops) -> None:
+        """Operations that do not depend on each other, and whose results nobody reads."""
         nowhere = torch.empty(0, dtype=torch.int32, device=self.memory.device)
         rows = Rows(nowhere, nowhere, segments.device)
+        apart = []  # as long as all of them live none is written where another is
         for layer, history in self.ngrams:
             ops.carry_rows(written(journal.layers[layer].ngram, layer), history, rows)
         for layer, conv, state, layout in self.deltas:
             of = journal.layers[layer]
             ops.carry_rows(written(of.conv, layer), conv, rows)
             qkv, beta, decay = written(of.rule, layer)
-            ops.delta_rule(qkv, beta, decay, state, rows, layout.key_heads, layout.pairing, layout.eps)
+            apart.append(ops.delta_rule(qkv, beta, decay, state, rows, layout.key_heads, layout.pairing, layout.eps))
 
 
 def written(journal: T | None, layer: int) -> T:

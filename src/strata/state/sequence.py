@@ -96,7 +96,7 @@ class SequenceStates:
         """Called before pages are taken, with how many are to be free; whoever keeps prefixes gives some up."""
         self.hashing = any(layout.ngram is not None for layout in layouts)
         """Whether operations read the slots' tokens."""
-        self.layers = [self._layer(layout, slots, pages) for layout in layouts]
+        self._layers = [self._layer(layout, slots, pages) for layout in layouts]
         self.recurrences = self._recurrences()
         self.journal = self._new_journal()
         self.journaling = False
@@ -130,12 +130,18 @@ class SequenceStates:
 
     def _recurrences(self) -> Recurrences:
         deltas, ngrams = [], []
-        for i, (layer, layout) in enumerate(zip(self.layers, self.layouts, strict=True)):
+        for i, (layer, layout) in enumerate(zip(self._layers, self.layouts, strict=True)):
             if layer.conv is not None and layer.delta is not None and layout.delta is not None:
                 deltas.append(Delta(i, layer.conv, layer.delta, layout.delta))
             if layer.ngram is not None:
                 ngrams.append(Ngram(i, layer.ngram))
         return Recurrences(deltas, ngrams, self.memory)
+
+    @property
+    def layers(self) -> Sequence[LayerState]:
+        """Every layer's tensors, all of them behind what was committed."""
+        self.recurrences.finish()
+        return self._layers
 
     def _new_journal(self) -> Journal:
         return Journal([LayerJournal() for _ in self.layouts])
@@ -151,6 +157,7 @@ class SequenceStates:
             raise EngineError(f"slot {slot} has a window open already")
         if start + len(tokens) > self.context:
             raise CapacityError(f"slot {slot} holds {self.context} tokens, {start + len(tokens)} were asked")
+        self.recurrences.finish()
         self._grow(slot, start, start + len(tokens))
         self._write_tokens(slot, start, tokens)
         self.open[slot] = OpenWindow(first_row, len(tokens), keep)

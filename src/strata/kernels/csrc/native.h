@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -26,8 +27,8 @@ struct Counters {
 
 class Native {
 public:
-    Native(int threads, const std::string& isa)
-        : isa_(resolve_isa(isa)), pool_(threads), worker_scratch_(pool_.threads()) {}
+    Native(int threads, const std::string& isa) : Native(threads, resolve_isa(isa)) {}
+    Native(int threads, Isa isa) : isa_(isa), pool_(threads), worker_scratch_(pool_.threads()) {}
 
     Pool& pool() { return pool_; }
     Isa isa() const { return isa_; }
@@ -38,6 +39,13 @@ public:
     Scratch& worker_scratch(int worker) { return worker_scratch_[worker]; }
     Context context() { return {pool_, shared_scratch_, worker_scratch_.data()}; }
     Counters& counters() { return counters_; }
+
+    // One of one thread for each worker of the pool, for operations that run whole on a thread beside each other. What
+    // they count is not among `counters`.
+    Native& alone(int worker) { return *alone_[worker]; }
+    void prepare_alone() {
+        while (alone_.size() < worker_scratch_.size()) alone_.push_back(std::make_unique<Native>(1, isa_));
+    }
 
     // Runs an operation now; while a program is recorded, keeps it for later runs too.
     void run(const char* name, Program::Operation operation) {
@@ -53,7 +61,18 @@ private:
     Scratch shared_scratch_;
     std::vector<Scratch> worker_scratch_;
     Counters counters_;
+    std::vector<std::unique_ptr<Native>> alone_;
     Program* recording_ = nullptr;  // one thread records at a time
 };
+
+inline void Program::run_apart(Native& native) {
+    native.prepare_alone();
+    apart_ = &native;
+    const auto call = [](void* body, int number, int worker) {
+        auto* program = static_cast<Program*>(body);
+        program->steps_[static_cast<size_t>(number)].operation(program->apart_->alone(worker));
+    };
+    native.pool().begin(static_cast<int>(steps_.size()), call, this);
+}
 
 }  // namespace strata

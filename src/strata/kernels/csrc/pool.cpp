@@ -62,6 +62,25 @@ Pool::~Pool() {
 void Pool::run(int chunks, Call call, void* body) {
     if (chunks <= 0) return;
     std::lock_guard<std::mutex> one_caller(caller_);
+    if (begun_) complete(std::exchange(begun_, 0));
+    publish(chunks, call, body);
+    complete(chunks);
+}
+
+void Pool::begin(int chunks, Call call, void* body) {
+    if (chunks <= 0) return;
+    std::lock_guard<std::mutex> one_caller(caller_);
+    if (begun_) complete(std::exchange(begun_, 0));
+    publish(chunks, call, body);
+    begun_ = chunks;
+}
+
+void Pool::finish() {
+    std::lock_guard<std::mutex> one_caller(caller_);
+    if (begun_) complete(std::exchange(begun_, 0));
+}
+
+void Pool::publish(int chunks, Call call, void* body) {
     call_.store(call, std::memory_order_relaxed);
     body_.store(body, std::memory_order_relaxed);
     chunks_.store(chunks, std::memory_order_relaxed);
@@ -69,6 +88,10 @@ void Pool::run(int chunks, Call call, void* body) {
     // In one order with a worker's `asleep_`: either it sees this job before it sleeps or it is seen here and woken.
     ticket_.store(job << 32 | static_cast<uint32_t>(chunks), std::memory_order_seq_cst);
     if (chunks > 1 && asleep_.load(std::memory_order_seq_cst) > 0) wake();
+}
+
+// Takes what is left of the job at hand, which has so many chunks, and waits for its end.
+void Pool::complete(int chunks) {
     expected_ += static_cast<uint32_t>(chunks - work(0));
     auto finished = [&] { return done_.load(std::memory_order_acquire) == expected_; };
     if (!spin(finished)) {

@@ -39,6 +39,12 @@ public:
     using Call = void (*)(void* body, int chunk, int worker);
     void run(int chunks, Call call, void* body);
 
+    // Begins a job and returns: workers take its chunks while the caller does something else. It ends in `finish`, which
+    // the next job calls too; then the caller takes the chunks that are left. `body` has to live until then. What a
+    // chunk throws comes out there.
+    void begin(int chunks, Call call, void* body);
+    void finish();
+
     // While one lives the workers are awake and do not go to sleep between jobs: for a program of many short jobs
     // with short serial parts, where a sleeping worker would miss every other job. Scopes nest. Keep it to the
     // program: outside of it an idle pool costs nothing.
@@ -60,6 +66,8 @@ private:
     // Two 64-byte lines, which some processors fetch together.
     static constexpr size_t line = 128;
 
+    void publish(int chunks, Call call, void* body);
+    void complete(int chunks);
     void serve(int worker);
     int work(int worker);
     void sleep(uint64_t job);
@@ -76,6 +84,7 @@ private:
     // Chunks that workers ever finished. Never set back: a store by the caller would fetch the line once more.
     std::atomic<uint32_t> done_{0};
     uint32_t expected_ = 0;  // `done_` when the job is over
+    int begun_ = 0;          // chunks of a job that was begun and not finished
     // Read at every job, changed rarely: a mutex in this line cost a job 100 ns.
     alignas(line) std::atomic<int> asleep_{0};
     std::atomic<uint32_t> alarm_{0};  // what sleeping workers wait on

@@ -26,7 +26,10 @@ public:
         for (Step& step : steps_) step.operation(native);
     }
 
-    // The same, and adds up the time of each operation.
+    // All operations at once, each whole on one thread, begun here and done when the pool's job is finished.
+    void run_apart(Native& native);
+
+    // The same in order, and adds up the time of each operation.
     void run_timed(Native& native) {
         for (Step& step : steps_) {
             const auto begin = std::chrono::steady_clock::now();
@@ -49,6 +52,7 @@ private:
         int64_t nanoseconds;
     };
     std::vector<Step> steps_;
+    Native* apart_ = nullptr;  // what `run_apart` runs on
 };
 
 }  // namespace strata

@@ -24,6 +24,10 @@ void bind_program(nb::module_& m) {
             const Pool::Hot awake(native.pool());
             program.run(native);
         }, Free())
+        .def("run_apart", [](Program& program, Native& native) {
+            program.run_apart(native);
+        }, Free())
+        .def("finish", [](Program&, Native& native) { native.pool().finish(); }, Free())
         .def("run_timed", &Program::run_timed, Free())
         .def("times", [](const Program& program) {
             std::vector<std::pair<std::string, int64_t>> found;
