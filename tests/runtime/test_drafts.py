@@ -37,7 +37,7 @@ def test_right_and_wrong_drafts_change_no_token(name, slots):
 
 def test_a_draft_that_was_taken_unchecked_would_be_seen(monkeypatch):
     """Negative control: with an acceptance rule that takes every draft the answers differ."""
-    monkeypatch.setattr("strata.runtime.runner.accepted", lambda drafts, drawn: len(drafts))
+    monkeypatch.setattr("strata.runtime.seat.accepted", lambda drafts, drawn: len(drafts))
     drafting = Drafting(depth=6, drafters={"told": Knowing(texts("qwen3_next"))})
     said, ends = answers(runner_of("qwen3_next", drafting, 1), requests("told"))
     assert said != alone("qwen3_next") or any(end.reason is Reason.ERROR for end in ends.values())

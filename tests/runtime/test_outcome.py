@@ -123,9 +123,10 @@ def test_the_largest_of_all_rows_are_found_at_once_and_what_is_no_number_is_not_
     rows[3, 7] = last
     logits = torch.from_numpy(rows)
     outcome = Outcome(Scored(logits, None, logits, {}, in_host_memory(logits)), HOST)
-    found = [outcome.token(row, GREEDY) for row in range(4)]
-    assert found == [*(int(np.flatnonzero(row == row.max())[0]) for row in rows[:3]), None]
-    assert outcome.token(0, SAMPLED) is None and outcome.token(0, PENALISED) is None
+    right = [int(np.flatnonzero(row == row.max())[0]) for row in rows[:3]]
+    assert outcome.chosen(0, 3, GREEDY) == right and outcome.chosen(1, 1, GREEDY) == right[1:2]
+    assert outcome.chosen(0, 4, GREEDY) is None and outcome.chosen(3, 1, GREEDY) is None
+    assert outcome.chosen(0, 1, SAMPLED) is None
 
 
 def test_what_needs_the_logits():

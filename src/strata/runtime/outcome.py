@@ -40,24 +40,23 @@ class Outcome:
             self.host = on_host(self.logits)
         return self.host
 
-    def token(self, number: int, params: SamplingParams) -> int | None:
-        """The row's token, where it was chosen as `params` say or is the largest.
+    def chosen(self, first: int, count: int, params: SamplingParams) -> list[int] | None:
+        """The tokens of `count` rows from `first` on, where they were chosen as `params` say or are the largest.
 
-        None where the host has to draw it, or to say why it cannot.
+        None where the host has to draw one of them, or to say why it cannot. `params` ask for nothing but the logits.
         """
-        if needs_logits(params):
-            return None
         if self.tokens is None:
-            return None if params.temperature else self.greedy(number)
-        return None if self.tokens[number] < 0 else self.tokens[number]
+            return None if params.temperature else self.greedy(first, count)
+        found = self.tokens[first : first + count]
+        return None if min(found) < 0 else found
 
-    def greedy(self, number: int) -> int | None:
-        """The row's largest logit, looked for in all rows at once; None when it is no number."""
+    def greedy(self, first: int, count: int) -> list[int] | None:
+        """The largest logits of these rows, looked for in all rows at once; None when one is no number."""
         rows = self.all()
         if self.largest is None:
             self.largest = rows.argmax(axis=1).tolist()
-        token = self.largest[number]
-        return token if math.isfinite(rows[number, token]) else None
+        found = self.largest[first : first + count]
+        return found if all(math.isfinite(rows[first + i, token]) for i, token in enumerate(found)) else None
 
 
 def on_host(tensor: torch.Tensor) -> npt.NDArray[np.float32]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from strata.runtime.host_memory import HostMemory
 from strata.runtime.keeping import Keeping, prefix_cache
 from strata.runtime.outcome import Outcome, wish_of
 from strata.runtime.pack import Wish
+from strata.runtime.seat import Seat
 from strata.runtime.spent import Spent
 from strata.runtime.stages import Stages
 from strata.runtime.steps import Steps
@@ -34,50 +34,9 @@ from strata.sampling.grammar import MaskMaker
 from strata.sampling.history import TokenCounts
 from strata.sampling.mask import TokenMask
 from strata.sampling.params import SamplingParams
-from strata.sampling.sample import sample
-from strata.speculate.accept import accepted
 from strata.speculate.drawn import drafted
 from strata.state.memory import HOST
 from strata.state.sequence import SequenceStates
-
-
-@dataclass(slots=True)
-class Seat:
-    """The request that sits in a slot."""
-
-    params: SamplingParams
-    counts: TokenCounts
-    openers: frozenset[int] = frozenset()
-    """Tokens that begin what may be written differently later."""
-    pending: int = 0
-    """The token that was drawn last, which the states do not hold yet."""
-    mask: TokenMask | None = None
-    """What is allowed after `pending` (None: everything), and after drafts while they are made."""
-    ahead: int = 0
-    """Drafts that the mask has followed."""
-    ahead_of: int = 0
-    """Position of the first of them."""
-
-    def allowed(self, position: int) -> npt.NDArray[np.bool_] | None:
-        """What is allowed at `position`, where drafts up to it were told by `follow`."""
-        if self.mask is None:
-            return None
-        if not self.ahead:
-            self.ahead_of = position
-        self.back_to(position - self.ahead_of)
-        return self.mask.mask()
-
-    def follow(self, token: int) -> None:
-        """A draft, if it is allowed."""
-        if self.mask is not None and self.mask.fitting([token]):
-            self.mask.advance(token)
-            self.ahead += 1
-
-    def back_to(self, ahead: int) -> None:
-        """Take drafts back, so that no more than `ahead` are left."""
-        if self.mask is not None and self.ahead > ahead:
-            self.mask.rollback(self.ahead - ahead)
-            self.ahead = ahead
 
 
 class DeviceRunner:
@@ -317,28 +276,7 @@ class DeviceRunner:
         """The tokens after the window's scored rows, `first` and following, in order, as long as each equals the draft
         that follows it.
         """
-        if not window.score:
-            return ()
-        seat = self.seats[window.slot]
-        drafts = window.tokens[len(window.tokens) - window.score + 1 :]
-        drawn: list[Drawn] = []
-        for i in range(window.score):
-            chosen = outcome.token(first + i, seat.params)
-            if chosen is None:
-                position = window.end - window.score + i + 1
-                allowed = None if seat.mask is None else seat.mask.mask()
-                draw = sample(outcome.row(first + i), seat.params, position, seat.counts, self.choose, allowed)
-                drawn.append(Drawn(draw.token, draw.logprob, draw.top))
-            else:
-                drawn.append(Drawn(chosen))
-            seat.counts.append(drawn[-1].token)
-            if seat.mask is not None:
-                seat.mask.advance(drawn[-1].token)
-            seat.pending = drawn[-1].token
-            opens = drawn[-1].token in seat.openers  # the state before it is to be kept, so the window ends here
-            if opens or (i < len(drafts) and not accepted(drafts[i : i + 1], [drawn[-1].token])):
-                break
-        return tuple(drawn)
+        return self.seats[window.slot].draw(window, outcome, first, self.choose)
 
     def choose(
         self,
