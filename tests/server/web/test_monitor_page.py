@@ -27,6 +27,7 @@ STATUS = {
     "runner": {
         "experts": {"arena_bytes": 1024 * MIB, "vram_free_bytes": 300 * MIB},
         "device_state_bytes": 64 * MIB,
+        "seconds": {"mixer": 3.0, "experts": 4.0, "wait": 0.0, "head": 1.0, "sample": 0.5, "rest": 1.5},
         "kept": {
             "pages": 100,
             "free_pages": 40,
@@ -96,6 +97,12 @@ def test_memory_drafts_and_what_is_kept(page: Page) -> None:
     expect(page.get_by_text("75% of 8")).to_be_visible()
     expect(page.get_by_text("13% of the prompt tokens were held already")).to_be_visible()
     expect(page.get_by_role("img", name="60% of the pages are held")).to_be_visible()
+
+
+def test_where_steps_go(page: Page) -> None:
+    said = "attention 30%, experts 40%, head 10%, choosing tokens 5%, everything else 15%"
+    expect(page.get_by_role("img", name=said, exact=True)).to_be_visible()
+    expect(page.locator("section", has_text="Where steps go").locator("li")).to_have_count(5)
 
 
 def test_the_expert_map_and_its_words(page: Page) -> None:

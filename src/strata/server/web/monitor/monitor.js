@@ -11,6 +11,7 @@ import { Kept } from "./kept.js";
 import { Memory } from "./memory.js";
 import { Slots } from "./slots.js";
 import { Speed } from "./speed.js";
+import { Stages } from "./stages.js";
 
 export function MonitorPage() {
   const status = usePoller(serverStatus);
@@ -31,6 +32,7 @@ export function MonitorPage() {
           <${Experts} />
           <${Drafts} engine=${engine} />
           <${Kept} engine=${engine} />
+          <${Stages} engine=${engine} />
         </div>
       `}
       ${status.value && (!engine || status.value.models.length > 1) && html`<div class="panels"><${Models} value=${status.value} /></div>`}
