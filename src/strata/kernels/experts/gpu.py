@@ -100,8 +100,7 @@ def middle_of(device: Device, grouped: Grouped, table: ExpertTable) -> torch.Ten
     fmt = table.fused
     if fmt is not None and fmt.kind == "codes":
         kernel = Kernel(expert_launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
-        kept = expert_launch.row_bytes(fmt, table.hidden) if grouped.size == 1 else 0
-        shape = expert_launch.shape(device, fmt, expert_launch.PARTS, width, pairs, streams=2, kept=kept)
+        shape = expert_launch.gate_up_shape(device, fmt, table.hidden, width, pairs, grouped.size)
         known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), grouped.top_k, table.hidden)
         out = (shape.lines, shape.met, h.data_ptr(), width)
         device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
@@ -143,7 +142,7 @@ def one_matrix(
     """
     rows = table.hidden if kind == 2 else table.width
     cols = table.width if kind == 2 else table.hidden
-    shape = expert_launch.one_shape(device, fmt, cols, rows, grouped.pairs)
+    shape = expert_launch.one_shape(device, fmt, cols, rows, grouped.pairs, grouped.size)
     kernel = Kernel(expert_launch.unit(fmt), f"one_matrix_{grouped.size}", early=True)
     known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), top_k, cols)
     out = (shape.lines, shape.met, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])

@@ -13,14 +13,14 @@ PARTS = 16
 JOB_BYTES = 80
 """Of what a block knows of a job (KnownJob in csrc/device/expert_work.h)."""
 
-HEAD_BYTES = 64
-"""Of what is known of a unit, before its bytes (UnitHead in csrc/device/expert_work.h)."""
+ARRIVAL_BYTES = 16
+"""Before the bytes that arrive together (Split in csrc/device/products_split.h)."""
 
 SCHEDULERS = 4
 """Of a processor: groups are spread evenly over them."""
 
 ROOM_BYTES = 48 << 10
-"""For the quantised rows of a block of `down`, at most; more blocks than processors keep to it."""
+"""For the quantised rows of x of a block's jobs, at most; more blocks than processors keep to it."""
 
 
 def unit(fmt: QuantFormat) -> str:
@@ -42,7 +42,7 @@ def split_bytes(fmt: QuantFormat, parts: int, streams: int) -> int:
     """Shared memory in which bytes arrive for one group of lanes (Split in csrc/device/products_split.h)."""
     step = parts * fmt.sub // fmt.block * fmt.block_bytes
     piece = ((5 if step <= 300 else 2) * step + 31) // 16 * 16 + 16
-    return 2 * (HEAD_BYTES + streams * LANES // parts * piece)
+    return 2 * (ARRIVAL_BYTES + streams * LANES // parts * piece)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,28 +62,21 @@ def jobs_met(units: int, blocks: int, per_job: int) -> int:
 
 
 def shape(
-    device: Device,
-    fmt: QuantFormat,
-    parts: int,
-    rows: int,
-    matrices: int,
-    streams: int = 1,
-    kept: int = 0,
-    job: int = 0,
+    device: Device, fmt: QuantFormat, parts: int, cols: int, rows: int, matrices: int, size: int, streams: int = 1
 ) -> ExpertShape:
     """A launch over `matrices` of `rows` rows each, of which a unit takes 32 / `parts` in each of `streams`.
 
-    Shared memory of a block also holds `kept` bytes of x, and `job` for every job that it meets; more blocks than
-    processors keep the latter small.
+    Shared memory of a block also holds `size` rows of x, of `cols` values, for every job that it meets; more blocks
+    than processors keep them few.
     """
-    lines = LANES // parts
+    lines, job = LANES // parts, size * row_bytes(fmt, cols)
     per_job = -(-rows // lines)
     units = matrices * per_job
     blocks = min(units, device.processors)
     while job * jobs_met(units, blocks, per_job) > ROOM_BYTES and blocks < units:
         blocks = min(units, blocks + device.processors)
     met = jobs_met(units, blocks, per_job)
-    known = 4 * TABLE_WORDS.get(fmt.name, 0) + kept + met * (JOB_BYTES + job)
+    known = 4 * TABLE_WORDS.get(fmt.name, 0) + met * (JOB_BYTES + job)
     each, group = -(-units // blocks), split_bytes(fmt, parts, streams)
     groups = min(MOST_GROUPS, -(-each // SCHEDULERS) * SCHEDULERS)
     while groups > SCHEDULERS and known + groups * group > SHARED_BYTES:
@@ -91,10 +84,15 @@ def shape(
     return ExpertShape(blocks, groups * LANES, max(ALONE_BYTES, known + groups * group), lines, met)
 
 
-def one_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int) -> ExpertShape:
-    """A launch of `one_matrix`."""
+def gate_up_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, pairs: int, size: int) -> ExpertShape:
+    """A launch of `gate_up`, for jobs of up to `size` rows of x."""
+    return shape(device, fmt, PARTS, cols, rows, pairs, size, streams=2)
+
+
+def one_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: int, size: int) -> ExpertShape:
+    """A launch of `one_matrix`, for jobs of up to `size` rows of x."""
     if fmt.kind != "float":
-        return shape(device, fmt, PARTS, rows, matrices)
+        return shape(device, fmt, PARTS, cols, rows, matrices, size)
     plain = float_shape(device, fmt, cols, rows, matrices, 0)
     per_job = -(-rows // plain.lines)
     met = jobs_met(matrices * per_job, plain.blocks, per_job)
@@ -104,4 +102,4 @@ def one_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, matrices: 
 
 def down_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, pairs: int, size: int) -> ExpertShape:
     """A launch of `down`, whose blocks quantise the rows of their jobs, of up to `size` rows each."""
-    return shape(device, fmt, down_parts(fmt), rows, pairs, job=size * row_bytes(fmt, cols))
+    return shape(device, fmt, down_parts(fmt), cols, rows, pairs, size)

@@ -3,6 +3,7 @@
 //
 //     expect(arrival, copies)                 one thread, before a barrier of the block: so many copies arrive together
 //     bring<lanes>(arrival, to, from, count)  a copy, called by all its `lanes` neighbours: `count` bytes of 16-byte lines, or 0
+//     bring_all<lanes>(arrival, to, from, count)   the same, where `count` is not 0
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;
 //                                             asked() was called at most `ahead` times since
@@ -23,16 +24,22 @@ STRATA_INLINE void expect(uint64_t* arrival, int copies) {
 }
 
 template <int lanes>
+STRATA_INLINE void bring_all(uint64_t* arrival, uint8_t* to, const uint8_t* from, int count) {
+    if (lane() % lanes != 0) return;
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(arrival)), "r"(count) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_place(to)),
+                 "l"(from), "r"(count), "r"(shared_place(arrival))
+                 : "memory");
+}
+
+template <int lanes>
 STRATA_INLINE void bring(uint64_t* arrival, uint8_t* to, const uint8_t* from, int count) {
     if (lane() % lanes != 0) return;
     if (count == 0) {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_place(arrival)) : "memory");
         return;
     }
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(arrival)), "r"(count) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared_place(to)),
-                 "l"(from), "r"(count), "r"(shared_place(arrival))
-                 : "memory");
+    bring_all<1>(arrival, to, from, count);
 }
 
 STRATA_INLINE void asked() {}
@@ -58,6 +65,11 @@ STRATA_INLINE void expect(uint64_t*, int) {}
 template <int lanes>
 STRATA_INLINE void bring(uint64_t*, uint8_t* to, const uint8_t* from, int count) {
     for (int i = lane() % lanes * 16; i < count; i += 16 * lanes) copy16(to + i, from + i);
+}
+
+template <int lanes>
+STRATA_INLINE void bring_all(uint64_t* arrival, uint8_t* to, const uint8_t* from, int count) {
+    bring<lanes>(arrival, to, from, count);
 }
 
 STRATA_INLINE void asked() { commit_copies(); }

@@ -3,15 +3,13 @@
 
 #include "expert_table.h"
 #include "products_work.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
-// A unit as products_split.h keeps it: rows first, .. of the matrices of a job. It has `count` rows of x, those of its pairs.
-struct alignas(16) UnitHead {
-    int unit, rows, before[2];  // as StageHead
-    int first, job, count, pair[job_pairs];  // job: of the block's
-    float scale[2];  // of the products with the first matrix and the last
-    int formats;     // of the expert's matrices
+// Rows first, .. of the matrices of a job: unit `number` of the launch. `job` counts from the block's first.
+struct Unit {
+    int number, job, first;
 };
 
 // A job of a block with what the table says of its expert.
@@ -22,11 +20,11 @@ struct alignas(16) KnownJob {
     int formats;
 };
 
-static_assert(sizeof(UnitHead) == 48 && sizeof(KnownJob) == 80, "kernels/experts/launch.py counts with these");
+static_assert(sizeof(KnownJob) == 80, "kernels/experts/launch.py counts with it");
 
-// What launches over the experts of a step share. Units of a job: `per_job`. All of them wait for the placing before they
-// let the next launch start: it may then read the jobs at once.
-template <class F>
+// What launches over the experts of a step share; T: rows of x of a job, at most. Units of a job: `per_job`. All of them wait
+// for the placing before they let the next launch start: it may then read the jobs at once.
+template <class F, int T>
 struct ExpertWork {
     const ExpertEntry* table;
     const Jobs* jobs;
@@ -34,6 +32,7 @@ struct ExpertWork {
     int64_t top_k;  // 0: x has a row for each pair, otherwise one for top_k pairs
     int per_job, cols, lines;
     KnownJob* known;  // shared: the block's jobs, looked up once
+    uint8_t* codes;   // shared, where weights have codes: the rows of x of the block's jobs, T each
     int begin, end, stride;   // of a group: its units are begin, begin + stride, .. below end
     int first_job, last_job;  // of the block
 
@@ -41,129 +40,124 @@ struct ExpertWork {
         after_previous();
         start_next();
         divide();
+        barrier();
     }
-    STRATA_METHOD void wait() const {}
 
     // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31.
-    STRATA_METHOD void divide() {
+    // Threads from `from` on look jobs up.
+    STRATA_METHOD void divide(int from = 0) {
         const uint32_t units = static_cast<uint32_t>(jobs->count * per_job), block = static_cast<uint32_t>(block_x());
         const uint32_t blocks = static_cast<uint32_t>(grid_x());
         const int first = static_cast<int>(units * block / blocks);
         stride = block_size() / 32, begin = first + warp(), end = static_cast<int>(units * (block + 1) / blocks);
         first_job = number_of(first), last_job = end > first ? number_of(end - 1) : first_job - 1;
-        for (int j = first_job + thread_x(); j <= last_job; j += block_size()) {
+        for (int j = first_job + (thread_x() + block_size() - from) % block_size(); j <= last_job; j += block_size()) {
             const Job job = jobs->job[j];
             const ExpertEntry e = table[job.expert];
             known[j - first_job] = {job, {e.data[0], e.data[1], e.data[2]}, {e.scales[0], e.scales[1], e.scales[2]},
                                     {scale_of(e.scale_bits[0]), scale_of(e.scale_bits[1]), scale_of(e.scale_bits[2])},
                                     static_cast<int>(e.formats & 0xffffff)};
         }
-        barrier();
     }
 
     STRATA_METHOD int number_of(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)); }
-    STRATA_METHOD const KnownJob& known_of(int unit) const { return known[number_of(unit) - first_job]; }
-
-    // A unit of matrices of `rows` rows, the first and the last of which are of these kinds.
-    STRATA_METHOD UnitHead unit_of(int unit, int64_t rows, int first_kind, int last_kind) const {
-        const int number = number_of(unit), first = (unit - number * per_job) * lines, left = static_cast<int>(rows) - first;
-        const KnownJob& k = known[number - first_job];
-        return {unit, left < lines ? left : lines, {}, first, number - first_job, k.job.count, {k.job.pair[0], k.job.pair[1]},
-                {k.scale[first_kind], k.scale[last_kind]}, k.formats};
+    STRATA_METHOD Unit unit_of(int number) const {
+        const int job = number_of(number);
+        return {number, job - first_job, (number - job * per_job) * lines};
     }
-    STRATA_METHOD Stream stream(const UnitHead& head, int64_t rows, int kind) const {
-        const KnownJob& k = known[head.job];
-        return stream_of<F>(k.data[kind], k.scales[kind], rows, cols, head.first, lines);
+    STRATA_METHOD void advance(Unit& unit) const {
+        const int rows = per_job * lines;
+        unit.number += stride, unit.first += stride * lines;
+        STRATA_ROLL
+        while (unit.first >= rows) unit.first -= rows, ++unit.job;
     }
 
     STRATA_METHOD bool one_input() const { return false; }
-    STRATA_METHOD int count(int unit) const { return known_of(unit).job.count; }
-    STRATA_METHOD const uint8_t* inputs() const { return x; }
     STRATA_METHOD uint32_t offset_of(int pair) const {
         return static_cast<uint32_t>(top_k ? pair / static_cast<int>(top_k) : pair) * static_cast<uint32_t>(input_bytes<F>(cols));
     }
-    STRATA_METHOD uint32_t offset(const UnitHead& head, int t) const { return offset_of(head.pair[t]); }
-    STRATA_METHOD const uint8_t* input(int unit, int t) const { return x + offset_of(known_of(unit).job.pair[t]); }
+    STRATA_METHOD uint32_t place_of_input(int job, int t) const {
+        return static_cast<uint32_t>(job * T + t) * static_cast<uint32_t>(quantised_bytes<F::sub>(cols));
+    }
+
+    // The rows of x of the block's jobs, to shared memory; by all threads.
+    STRATA_METHOD void wait() const {
+        if constexpr (!is_plain<F>) {
+            const int lines16 = static_cast<int>(quantised_bytes<F::sub>(cols)) / 16, all = (last_job - first_job + 1) * T * lines16;
+            for (int i = thread_x(); i < all; i += block_size()) {
+                const int row = i / lines16, at = (i - row * lines16) * 16;
+                const Job& job = known[row / T].job;
+                if (row % T < job.count)
+                    *reinterpret_cast<Words4*>(codes + place_of_input(row / T, row % T) + at) = load16(x + offset_of(job.pair[row % T]) + at);
+            }
+        }
+    }
 };
 
 // y [pairs, rows] of one matrix of every expert whose format is `format`.
-template <class F>
-struct OneMatrixWork : ExpertWork<F> {
+template <class F, int T>
+struct OneMatrixWork : ExpertWork<F, T> {
     float* y;
     int64_t rows, kind, format;
 
-    STRATA_METHOD UnitHead unit(int number) const {
-        const int which = static_cast<int>(kind);
-        UnitHead head = this->unit_of(number, rows, which, which);
-        if ((head.formats >> 8 * which & 255) != format) head.rows = 0;
-        return head;
+    STRATA_METHOD int rows_of(const Unit& unit) const { return least(static_cast<int>(rows) - unit.first, this->lines); }
+    STRATA_METHOD bool has(const Unit& unit) const { return (this->known[unit.job].formats >> 8 * kind & 255) == format; }
+    STRATA_METHOD int64_t data(int job, int) const { return this->known[job].data[kind]; }
+    STRATA_METHOD Stream stream(const Unit& unit, int) const {
+        const KnownJob& k = this->known[unit.job];
+        return stream_of<F>(k.data[kind], k.scales[kind], rows, this->cols, unit.first, this->lines);
     }
-    STRATA_METHOD void streams(const UnitHead& head, Stream* streams) const {
-        streams[0] = this->stream(head, rows, static_cast<int>(kind));
-    }
-    STRATA_METHOD void finish(const UnitHead& head, int r, int t, float sum, float) const {
-        y[head.pair[t] * rows + head.first + r] = sum * head.scale[0];
+    STRATA_METHOD void finish(const Unit& unit, int r, int t, float sum) const {
+        const KnownJob& k = this->known[unit.job];
+        y[k.job.pair[t] * rows + unit.first + r] = sum * k.scale[kind];
     }
 
     // The same for plain floats (products_floats.h).
     STRATA_METHOD void streams(int number, Stream* streams) const {
-        const UnitHead head = unit(number);
-        this->streams(head, streams);
-        if (head.rows == 0) streams[0].rows = 0;
+        const Unit unit = this->unit_of(number);
+        streams[0] = stream(unit, 0);
+        if (!has(unit)) streams[0].rows = 0;
     }
-    STRATA_METHOD void finish(int number, int r, int t, float sum, float) const { finish(unit(number), r, t, sum, sum); }
+    STRATA_METHOD int count(int number) const { return this->known[this->unit_of(number).job].job.count; }
+    STRATA_METHOD const uint8_t* input(int number, int t) const {
+        return this->x + this->offset_of(this->known[this->unit_of(number).job].job.pair[t]);
+    }
+    STRATA_METHOD void finish(int number, int r, int t, float sum, float) const { finish(this->unit_of(number), r, t, sum); }
 };
 
 // h [pairs, width] = silu(gate) * up; all experts have F for gate and up. A unit is the same rows of both.
-// With one row of x a block keeps it.
 template <class F, int T>
-struct GateUpWork : ExpertWork<F> {
+struct GateUpWork : ExpertWork<F, T> {
     float* h;
     int64_t width;
-    uint8_t* kept;  // shared
 
-    STRATA_METHOD UnitHead unit(int number) const { return this->unit_of(number, width, gate_matrix, up_matrix); }
-    STRATA_METHOD void streams(const UnitHead& head, Stream* streams) const {
-        streams[0] = this->stream(head, width, gate_matrix), streams[1] = this->stream(head, width, up_matrix);
-    }
-    STRATA_METHOD void finish(const UnitHead& head, int r, int t, float gate, float up) const {
-        h[head.pair[t] * width + head.first + r] = silu(gate * head.scale[0]) * (up * head.scale[1]);
-    }
-
-    STRATA_METHOD const uint8_t* inputs() const { return T == 1 ? kept : this->x; }
-    STRATA_METHOD uint32_t offset(const UnitHead& head, int t) const { return T == 1 ? 0 : this->offset_of(head.pair[t]); }
-
-    STRATA_METHOD void wait() const {
-        const int bytes = static_cast<int>(quantised_bytes<F::sub>(this->cols));
-        if (T == 1) {
-            for (int i = 16 * thread_x(); i < bytes; i += 16 * block_size())
-                *reinterpret_cast<Words4*>(kept + i) = load16(this->x + i);
-        } else if (this->begin < this->end) {
-            const uint8_t* const row = this->input(this->begin, 0);
-            for (int i = 128 * lane(); i < bytes; i += 128 * 32) touch(row + i);
-        }
+    STRATA_METHOD int rows_of(const Unit& unit) const { return least(static_cast<int>(width) - unit.first, this->lines); }
+    STRATA_METHOD bool has(const Unit&) const { return true; }
+    STRATA_METHOD int64_t data(int job, int l) const { return this->known[job].data[l]; }
+    STRATA_METHOD Stream stream(const Unit& unit, int l) const {
+        const KnownJob& k = this->known[unit.job];
+        return stream_of<F>(k.data[l], k.scales[l], width, this->cols, unit.first, this->lines);
     }
 };
 
 // y [pairs, rows] of the down matrix of every expert whose format for it is `format`, from h [pairs, cols]. A block quantises
 // the rows of h of its own jobs; bytes of weights are asked for before h is there.
 template <class F, int T>
-struct DownWork : OneMatrixWork<F> {
+struct DownWork : OneMatrixWork<F, T> {
     const float* h;
-    uint8_t* codes;  // shared
 
     STRATA_METHOD void start() {
         start_next();
         this->divide();
-    }
-
-    STRATA_METHOD const uint8_t* inputs() const { return codes; }
-    STRATA_METHOD uint32_t offset(const UnitHead& head, int t) const {
-        return static_cast<uint32_t>(head.job * T + t) * static_cast<uint32_t>(quantised_bytes<F::sub>(this->cols));
+        barrier();
     }
 
     STRATA_METHOD void wait() const {
         after_previous();
+        quantise();
+    }
+
+    STRATA_METHOD void quantise() const {
         const int across = this->cols / 32, count = (this->last_job - this->first_job + 1) * T * across;
         STRATA_ROLL
         for (int first = warp() * 4; first < count; first += block_size() / 8) {
@@ -178,9 +172,29 @@ struct DownWork : OneMatrixWork<F> {
             }
             float d;
             const uint32_t words = quantise_four(v, d);
-            put_words<F::sub>(is ? codes + row * quantised_bytes<F::sub>(this->cols) : nullptr, block, words, d);
+            put_words<F::sub>(is ? this->codes + this->place_of_input(row / T, t) : nullptr, block, words, d);
         }
     }
 };
+
+constexpr int expert_threads = 512;  // at most
+constexpr int gate_up_parts = 16;    // lanes of a row of gate or up
+
+template <class F>
+STRATA_INLINE constexpr int table_bytes() {
+    if constexpr (is_plain<F>) return 0;
+    else return 4 * Unpack<F>::table_words;
+}
+
+// A block's shared memory: what it knows of its jobs, `met` at most; the table of the format; the rows of x of its jobs,
+// where weights have codes; a ring of each group.
+template <class F, int T>
+STRATA_INLINE ExpertWork<F, T> expert_work(const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,
+                                           int64_t lines, int64_t rows, int64_t met, unsigned char* shared) {
+    const int per_job = static_cast<int>((rows + lines - 1) / lines);
+    KnownJob* const known = reinterpret_cast<KnownJob*>(shared);
+    uint8_t* const codes = reinterpret_cast<uint8_t*>(known + met) + table_bytes<F>();
+    return {table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines), known, codes, 0, 0, 0, 0, 0};
+}
 
 }  // namespace strata::STRATA_ISA

@@ -22,7 +22,7 @@ struct Split {
     static constexpr int steps = step <= 300 ? 5 : 2;              // of a stage
     static constexpr int whole = steps * step;
     static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
-    static constexpr int head = sizeof(UnitHead) + 16, slot = head + L * rows * piece, depth = 2, bytes = depth * slot;
+    static constexpr int slot = 16 + L * rows * piece, depth = 2, bytes = depth * slot;  // an arrival comes first
     static_assert(P * F::sub % F::block == 0, "a step has whole blocks");
 };
 
@@ -32,19 +32,26 @@ template <class S, int L, class Work>
 struct SplitBringing {
     const Work& work;
     uint8_t* const at;
-    int unit;
+    Unit unit;
     const int row_bytes, stages;
-    int stage = 0, slot = 0, rows = 0, turn = 0;  // turn: stages that landed
-    const uint8_t* source[L] = {};                // the unit's next bytes
+    int stage = 0, slot = 0;  // asked for next
 
-    STRATA_METHOD UnitHead& head(int of) const { return *reinterpret_cast<UnitHead*>(at + of * S::slot); }
-    STRATA_METHOD uint64_t* arrival(int of) const { return reinterpret_cast<uint64_t*>(at + of * S::slot + sizeof(UnitHead)); }
+    STRATA_METHOD SplitBringing(const Work& w, uint8_t* ring, int bytes_of_row)
+        : work(w), at(ring), unit(w.unit_of(w.begin)), row_bytes(bytes_of_row), stages((bytes_of_row + S::whole - 1) / S::whole) {}
+
+    STRATA_METHOD uint64_t* arrival(int of) const { return reinterpret_cast<uint64_t*>(at + of * S::slot); }
     // Of the first matrix; that of the second lies S::rows * S::piece further.
-    STRATA_METHOD uint8_t* place(int of) const { return at + of * S::slot + S::head; }
+    STRATA_METHOD uint8_t* place(int of) const { return at + of * S::slot + 16; }
     // Of a row in them, where the unit's bytes begin `before` bytes after a line.
     STRATA_METHOD int place_of_row(int before, int row) const {
         const int first = before + row * row_bytes;
         return stages == 1 ? first : row * S::piece + (first & 15);
+    }
+    STRATA_METHOD const uint8_t* source(const Unit& of, int l) const {
+        return pointer(work.data(of.job, l)) + static_cast<int64_t>(of.first) * row_bytes;
+    }
+    STRATA_METHOD int before(const Unit& of, int l) const {
+        return static_cast<int>(static_cast<uint32_t>(work.data(of.job, l)) + static_cast<uint32_t>(of.first * row_bytes)) & 15;
     }
 
     STRATA_METHOD void start() {
@@ -54,50 +61,36 @@ struct SplitBringing {
         for (int i = 0; i < S::depth; ++i) next();
     }
 
-    // The next stage, asked for S::depth calls ago, is there for all lanes, or there is no more: then the head says so.
-    STRATA_METHOD void landed() {
-        sync_warp();
-        if (head(turn % S::depth).unit >= 0) arrived<S::depth - 1>(arrival(turn % S::depth), turn / S::depth);
-        ++turn;
+    // `of`, or the group's next unit that is this launch's.
+    STRATA_METHOD void find(Unit& of) const {
+        STRATA_ROLL
+        while (of.number < work.end && !work.has(of)) work.advance(of);
     }
 
-    // Units that are not this launch's have no rows.
-    STRATA_METHOD void find() {
-        UnitHead found = {-1, 0, {}, 0, 0, 0, {}, {}, 0};
-        Stream streams[L] = {};
-        STRATA_ROLL
-        for (; unit < work.end; unit += work.stride) {
-            const UnitHead one = work.unit(unit);
-            if (one.rows == 0) continue;
-            found = one;
-            work.streams(found, streams);
-            break;
-        }
-        rows = found.rows;
+    STRATA_METHOD void bring_unit() const {
         STRATA_UNROLL
-        for (int l = 0; l < L; ++l) source[l] = streams[l].data;
-        found.before[0] = line_offset(streams[0].data), found.before[1] = line_offset(streams[L - 1].data);
-        if (lane() == 0) head(slot) = found;
+        for (int l = 0; l < L; ++l) {
+            const uint8_t* const from = source(unit, l);
+            const int before = line_offset(from), count = before + work.rows_of(unit) * row_bytes;
+            bring_all<32>(arrival(slot), place(slot) + l * S::rows * S::piece, from - before, (count + 15) & ~15);
+        }
+    }
+    STRATA_METHOD void bring_stage() const {
+        const int row = lane() / S::parts, left = row_bytes - stage * S::whole, count = left < S::whole ? left : S::whole;
+        STRATA_UNROLL
+        for (int l = 0; l < L; ++l) {
+            const uint8_t* const from = source(unit, l) + row * row_bytes + stage * S::whole;
+            const int before = line_offset(from), all = row < work.rows_of(unit) ? (before + count + 15) & ~15 : 0;
+            bring<S::parts>(arrival(slot), place(slot) + (l * S::rows + row) * S::piece, from - before, all);
+        }
     }
 
     STRATA_METHOD void next() {
-        if (stage == 0) find();
-        else if (lane() == 0) head(slot).unit = unit;
-        if (unit < work.end) {
-            STRATA_UNROLL
-            for (int l = 0; l < L; ++l) {
-                uint8_t* const to = place(slot) + l * S::rows * S::piece;
-                if (stages == 1) {
-                    const int before = line_offset(source[l]);
-                    bring<32>(arrival(slot), to, source[l] - before, (before + rows * row_bytes + 15) & ~15);
-                } else {
-                    const int row = lane() / S::parts, left = row_bytes - stage * S::whole, count = left < S::whole ? left : S::whole;
-                    const uint8_t* const from = source[l] + row * row_bytes + stage * S::whole;
-                    const int before = line_offset(from);
-                    bring<S::parts>(arrival(slot), to + row * S::piece, from - before, row < rows ? (before + count + 15) & ~15 : 0);
-                }
-            }
-            if (++stage == stages) stage = 0, unit += work.stride;
+        if (stage == 0) find(unit);
+        if (unit.number < work.end) {
+            if (stages == 1) bring_unit();
+            else bring_stage();
+            if (++stage == stages) stage = 0, work.advance(unit);
         }
         asked();
         slot ^= 1;
@@ -134,10 +127,9 @@ struct SplitSums {
         }
     }
 
-    // The row's sums after so many steps: value l * T + t in the lanes (l * T + t) * parts / (L * T), .. of the row.
-    STRATA_METHOD float tree(int steps) {
-        STRATA_ROLL
-        for (; steps % sums != 0; ++steps) turn();
+    // The row's sums: value l * T + t in the lanes (l * T + t) * parts / (L * T), .. of the row. Sums that were turned give
+    // the same: what is added to what stays.
+    STRATA_METHOD float tree() {
         float v[L * T];
         STRATA_UNROLL
         for (int i = 0; i < L * T; ++i) {
@@ -191,82 +183,135 @@ struct SplitBlocks<F, L, S, true> {
     }
 };
 
-// A unit with T rows of x, whose first stage lies in slot `slot` and is there.
-template <class F, int L, int T, int P, class Work>
-STRATA_INLINE void split_rows(const Work& work, const Table& table, const uint8_t* rings,
-                              SplitBringing<Split<F, L, P>, L, Work>& bringing, int& slot) {
+// What becomes of a unit's sums. Those of T rows of x with L matrices lie in P neighbouring lanes of a row: the first P / L of
+// them have `sum` of the first matrix, T rows in turn, and `second` of the last. `counted`: rows of x that there are.
+template <class Work, int T, int P>
+struct SplitResults {
+    static constexpr int each = P / T;
+    STRATA_METHOD void take(const Work& work, const Unit& unit, int counted, float sum, float) {
+        const int row = lane() / P, p = lane() % P, t = p / each;
+        if (p % each == 0 && t < counted && row < work.rows_of(unit)) work.finish(unit, row, t, sum);
+    }
+    STRATA_METHOD void end(const Work&) {}
+};
+
+// silu takes many instructions, so a lane keeps a row's sums until each lane has some.
+template <class F, int T, int P>
+struct SplitResults<GateUpWork<F, T>, T, P> {
+    static constexpr int each = P / (2 * T);
+    float gate = 0.0f, up = 0.0f;
+    int place = -1;
+    int turn = 0;
+
+    STRATA_METHOD void take(const GateUpWork<F, T>& work, const Unit& unit, int counted, float sum, float second) {
+        const int row = lane() / P, p = lane() % P, t = p / each;
+        if (p % each == turn && t < counted && row < work.rows_of(unit)) {
+            const KnownJob& k = work.known[unit.job];
+            gate = sum * k.scale[gate_matrix], up = second * k.scale[up_matrix];
+            place = k.job.pair[t] * static_cast<int>(work.width) + unit.first + row;
+        }
+        if (++turn == each) end(work);
+    }
+    STRATA_METHOD void end(const GateUpWork<F, T>& work) {
+        if (place >= 0) work.h[place] = silu(gate) * up;
+        place = -1, turn = 0;
+    }
+};
+
+// What a lane does in every unit: its row of the unit and part of that row; of its sub-block, the number in its block,
+// where the block lies from a step's first one on, and where x lies from a row's beginning on.
+template <class F, int P>
+struct SplitLane {
+    const int row = lane() / P, p = keep(lane() % P), number = keep(p % Layout<F>::subs);
+    const int offset = keep(p / Layout<F>::subs * F::bytes), input = keep(place_of<F::sub>(p));
+};
+
+// A unit with T rows of x; `turn`: stages that the group has computed.
+template <class F, int L, int T, int P, class Work, class Bringing, class Results>
+STRATA_INLINE void split_rows(const Work& work, const Unit& unit, const SplitLane<F, P>& mine, const Table& table, const uint8_t* rings,
+                              Bringing& bringing, uint32_t& turn, Results& results) {
     using S = Split<F, L, P>;
-    const int row = lane() / P, p = keep(lane() % P), number = keep(p % Layout<F>::subs), subs = work.cols / F::sub;
-    const UnitHead head = bringing.head(slot);
-    const int offset = keep(p / Layout<F>::subs * F::bytes);
+    const int row = mine.row, subs = work.cols / F::sub, count = work.known[unit.job].job.count;
     Stream streams[L] = {};
-    if constexpr (Layout<F>::apart) work.streams(head, streams);
-    SplitSums<F, L, T, P> sums = {work.inputs()};
+    if constexpr (Layout<F>::apart) {
+        STRATA_UNROLL
+        for (int l = 0; l < L; ++l) streams[l] = work.stream(unit, l);
+    }
+    SplitSums<F, L, T, P> sums = {work.codes};
     STRATA_UNROLL
-    for (int t = 0; t < T; ++t) sums.row[t] = keep(work.offset(head, t < head.count ? t : 0) + place_of<F::sub>(p));
-    int before[L], index = p, steps = 0;
+    for (int t = 0; t < T; ++t) sums.row[t] = keep(work.place_of_input(unit.job, t < count ? t : 0) + mine.input);
+    int before[L], index = mine.p, steps = 0;
     STRATA_UNROLL
-    for (int l = 0; l < L; ++l) before[l] = head.before[l];
+    for (int l = 0; l < L; ++l) before[l] = bringing.before(unit, l);
     STRATA_ROLL
     for (int stage = 0; stage < bringing.stages; ++stage) {
-        if (stage > 0) bringing.landed();
+        const int slot = static_cast<int>(turn % S::depth);
+        arrived<S::depth - 1>(bringing.arrival(slot), static_cast<int>(turn / S::depth));
         int at[L];  // the lane's block, from `rings` on
         STRATA_UNROLL
         for (int l = 0; l < L; ++l) {
             const int there = static_cast<int>(bringing.place(slot) - rings) + l * S::rows * S::piece;
-            at[l] = keep(there + bringing.place_of_row(before[l], row) + offset);
+            at[l] = keep(there + bringing.place_of_row(before[l], row) + mine.offset);
             before[l] += S::whole;
         }
-        const SplitBlocks<F, L, S> blocks(at, number);
-        STRATA_ROLL
-        for (int k = 0; k < S::steps && steps * P < subs; ++k, ++steps) {
-            if (index < subs) {
-                Codes<F::sub> c[L];
-                STRATA_UNROLL
-                for (int l = 0; l < L; ++l) c[l] = blocks.get(l, rings, k, streams[l], row * subs + index, subs, table);
-                sums.add_codes(c, steps * P);
+        const SplitBlocks<F, L, S> blocks(at, mine.number);
+        const auto step = [&](int k) {
+            Codes<F::sub> c[L];
+            STRATA_UNROLL
+            for (int l = 0; l < L; ++l) c[l] = blocks.get(l, rings, k, streams[l], row * subs + index, subs, table);
+            sums.add_codes(c, steps * P);
+        };
+        if ((steps + S::steps) * P <= subs) {  // every lane has a sub-block in each step
+            STRATA_UNROLL
+            for (int k = 0; k < S::steps; ++k, ++steps, index += P) step(k), sums.turn();
+        } else {
+            STRATA_ROLL
+            for (int k = 0; k < S::steps && steps * P < subs; ++k, ++steps, index += P) {
+                if (index < subs) step(k);
+                sums.turn();
             }
-            sums.turn();
-            index += P;
         }
         sync_warp();  // nobody reads the slot that is filled next
         bringing.next();
-        slot ^= 1;
+        ++turn;
     }
-    constexpr int each = P / (L * T);
-    const float sum = sums.tree(steps), second = L > 1 ? shuffle_xor(sum, P / 2) : sum;
-    const int value = p / each, t = value % T;
-    if (p % each == 0 && value < T && row < head.rows && t < head.count) work.finish(head, row, t, sum, second);
+    const float sum = sums.tree();
+    results.take(work, unit, count, sum, L > 1 ? shuffle_xor(sum, P / 2) : sum);
 }
 
-// Work, what differs between launches:
-//     cols, lines               values of a row; rows of a unit in each matrix
+// The group's units; what they asked for first is on its way.
+template <class F, int L, int T, int P, class Work, class Bringing>
+STRATA_INLINE void split_units(const Work& work, const Table& table, const uint8_t* rings, Bringing& bringing, uint32_t& turn) {
+    const SplitLane<F, P> mine;
+    SplitResults<Work, T, P> results;
+    Unit unit = work.unit_of(work.begin);
+    STRATA_ROLL
+    for (;; work.advance(unit)) {
+        bringing.find(unit);
+        if (unit.number >= work.end) break;
+        if (T == 2 && work.known[unit.job].job.count == 1) split_rows<F, L, 1, P>(work, unit, mine, table, rings, bringing, turn, results);
+        else split_rows<F, L, T, P>(work, unit, mine, table, rings, bringing, turn, results);
+    }
+    results.end(work);
+}
+
+// Work, what differs between launches (expert_work.h):
+//     cols, lines, codes        values of a row; rows of a unit in each matrix; the rows of x, in shared memory
 //     start()                   finds the units begin, begin + stride, .. below end of this group
-//     wait()                    until x is there
-//     unit(number)              a unit's head; without rows when it is not this launch's
-//     streams(head, Stream*)    its rows, of one matrix or two
-//     inputs(), offset(head, t) where the rows of x lie; bytes from there to row t of a unit
-//     finish(head, r, t, sum, second)   called by one lane: row r of the unit with row t of x, in the first matrix and the last
+//     wait()                    until the rows of x are in `codes`, for all threads after a barrier
+//     unit_of(number), advance(unit)   a unit, and the group's next one; has(unit): whether it is this launch's
+//     rows_of(unit), data(job, l), stream(unit, l)   its rows, of one matrix or two
 template <class F, int L, int T, int P, class Work>
 STRATA_INLINE void run_split(Work& work, uint32_t* table, uint8_t* rings) {
     using S = Split<F, L, P>;
     if (Unpack<F>::table_words != 0) Unpack<F>::fill(table, thread_x(), block_size());
     work.start();
-    const int row_bytes = work.cols / F::block * F::bytes;
-    SplitBringing<S, L, Work> bringing = {work, rings + warp() * S::bytes, work.begin, row_bytes, (row_bytes + S::whole - 1) / S::whole};
+    SplitBringing<S, L, Work> bringing(work, rings + warp() * S::bytes, static_cast<int>(row_bytes<F>(work.cols)));
     bringing.start();
     work.wait();
     barrier();
-    const Table lookup = table_of<F>(table);
-    bringing.landed();
-    int slot = 0;
-    STRATA_ROLL
-    for (;;) {
-        if (bringing.head(slot).unit < 0) return;
-        if (T == 2 && bringing.head(slot).count == 1) split_rows<F, L, 1, P>(work, lookup, rings, bringing, slot);
-        else split_rows<F, L, T, P>(work, lookup, rings, bringing, slot);
-        bringing.landed();
-    }
+    uint32_t turn = 0;
+    split_units<F, L, T, P>(work, table_of<F>(table), rings, bringing, turn);
 }
 
 }  // namespace strata::STRATA_ISA
