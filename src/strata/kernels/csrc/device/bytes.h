@@ -27,6 +27,8 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(selector));
     return out;
 }
+// The same, and where a nibble of the selector has its highest bit the sign of that byte, eight times.
+STRATA_INLINE uint32_t pick_or_sign(uint32_t a, uint32_t b, uint32_t selector) { return pick_bytes(a, b, selector); }
 // Byte i of a, and above it byte i of b, whose bytes are below 128: a selector of 12 repeats the sign of one of those, 0.
 STRATA_INLINE uint32_t byte_pair(uint32_t a, uint32_t b, int i) {
     return pick_bytes(a, b, static_cast<uint32_t>(0xcc40 | i << 4 | i));
@@ -56,6 +58,15 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
     const uint64_t both = static_cast<uint64_t>(b) << 32 | a;
     uint32_t out = 0;
     for (int i = 0; i < 4; ++i) out |= static_cast<uint32_t>(both >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+    return out;
+}
+STRATA_INLINE uint32_t pick_or_sign(uint32_t a, uint32_t b, uint32_t selector) {
+    const uint32_t bytes = pick_bytes(a, b, selector);
+    uint32_t out = 0;
+    for (int i = 0; i < 4; ++i) {
+        const uint32_t byte = bytes >> 8 * i & 255;
+        out |= (selector >> 4 * i & 8 ? (byte >> 7) * 255 : byte) << 8 * i;
+    }
     return out;
 }
 STRATA_INLINE uint32_t byte_pair(uint32_t a, uint32_t b, int i) { return (a >> 8 * i & 255) | (b >> 8 * i & 255) << 8; }

@@ -80,15 +80,25 @@ struct ExpertWork {
         return static_cast<uint32_t>(job * T + t) * static_cast<uint32_t>(quantised_bytes<F::sub>(cols));
     }
 
+    // A record's lines are 32 of first halves, 32 of second ones, 32 of scales.
+    STRATA_METHOD void bring_line(uint8_t* to, const uint8_t* from, int line) const {
+        Words4 words = load16(from + 16 * line);
+        if constexpr (is_mixed<F>) {
+            const int part = line / 32 % 3;
+            if (part == 0) words = mixed_line(words, load16(from + 16 * line + 512), 0);
+            if (part == 1) words = mixed_line(load16(from + 16 * line - 512), words, 1);
+        }
+        *reinterpret_cast<Words4*>(to + 16 * line) = words;
+    }
+
     // The rows of x of the block's jobs, to shared memory; by all threads.
     STRATA_METHOD void wait() const {
         if constexpr (!is_plain<F>) {
             const int lines16 = static_cast<int>(quantised_bytes<F::sub>(cols)) / 16, all = (last_job - first_job + 1) * T * lines16;
             for (int i = thread_x(); i < all; i += block_size()) {
-                const int row = i / lines16, at = (i - row * lines16) * 16;
+                const int row = i / lines16, line = i - row * lines16;
                 const Job& job = known[row / T].job;
-                if (row % T < job.count)
-                    *reinterpret_cast<Words4*>(codes + place_of_input(row / T, row % T) + at) = load16(x + offset_of(job.pair[row % T]) + at);
+                if (row % T < job.count) bring_line(codes + place_of_input(row / T, row % T), x + offset_of(job.pair[row % T]), line);
             }
         }
     }
@@ -172,7 +182,7 @@ struct DownWork : OneMatrixWork<F, T> {
             }
             float d;
             const uint32_t words = quantise_four(v, d);
-            put_words<F::sub>(is ? this->codes + this->place_of_input(row / T, t) : nullptr, block, words, d);
+            put_words<F::sub, is_mixed<F>>(is ? this->codes + this->place_of_input(row / T, t) : nullptr, block, words, d);
         }
     }
 };

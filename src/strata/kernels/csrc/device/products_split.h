@@ -97,6 +97,13 @@ struct SplitBringing {
     }
 };
 
+// The table of a format as these products read it.
+template <class F>
+STRATA_INLINE void fill_split(uint32_t* table) {
+    if constexpr (is_mixed<F>) Unpack<F>::fill_mixed(table, thread_x());
+    else if constexpr (Unpack<F>::table_words != 0) Unpack<F>::fill(table, thread_x(), block_size());
+}
+
 // What a lane adds up of a unit with T rows of x: sum[..][0] is that of its next sub-block.
 template <class F, int L, int T, int P>
 struct SplitSums {
@@ -117,7 +124,7 @@ struct SplitSums {
     }
 
     // `first`: the first sub-block of the step; where a lane's lies is the sum of two parts.
-    STRATA_METHOD void add_codes(const Codes<F::sub> (&c)[L], int first) {
+    STRATA_METHOD void add_codes(const SplitCodes<F> (&c)[L], int first) {
         const uint8_t* const step = x + place_of<F::sub>(first);
         STRATA_UNROLL
         for (int t = 0; t < T; ++t) {
@@ -159,10 +166,17 @@ struct SplitBlocks {
         }
     }
 
-    STRATA_METHOD Codes<F::sub> get(int l, const uint8_t* base, int k, const Stream& stream, int index, int subs, const Table& table) const {
+    STRATA_METHOD SplitCodes<F> get(int l, const uint8_t* base, int k, const Stream& stream, int index, int subs, const Table& table) const {
         const int there = word[l] + k * S::step, at = steady ? exact[l] : there & 3;
         const uint8_t* const block = steady ? base + k * S::step + word[l] : base + (there - at);
-        return factors_of<F>({reinterpret_cast<const uint32_t*>(block), static_cast<uint32_t>(at)}, number, stream, index, subs, table);
+        const typename Layout<F>::Block lies = {reinterpret_cast<const uint32_t*>(block), static_cast<uint32_t>(at)};
+        if constexpr (is_mixed<F>) {
+            MixedCodes c;
+            Unpack<F>::mixed(lies, number, table, c);
+            return c;
+        } else {
+            return factors_of<F>(lies, number, stream, index, subs, table);
+        }
     }
 };
 
@@ -256,7 +270,7 @@ STRATA_INLINE void split_rows(const Work& work, const Unit& unit, const SplitLan
         }
         const SplitBlocks<F, L, S> blocks(at, mine.number);
         const auto step = [&](int k) {
-            Codes<F::sub> c[L];
+            SplitCodes<F> c[L];
             STRATA_UNROLL
             for (int l = 0; l < L; ++l) c[l] = blocks.get(l, rings, k, streams[l], row * subs + index, subs, table);
             sums.add_codes(c, steps * P);
@@ -304,7 +318,7 @@ STRATA_INLINE void split_units(const Work& work, const Table& table, const uint8
 template <class F, int L, int T, int P, class Work>
 STRATA_INLINE void run_split(Work& work, uint32_t* table, uint8_t* rings) {
     using S = Split<F, L, P>;
-    if (Unpack<F>::table_words != 0) Unpack<F>::fill(table, thread_x(), block_size());
+    fill_split<F>(table);
     work.start();
     SplitBringing<S, L, Work> bringing(work, rings + warp() * S::bytes, static_cast<int>(row_bytes<F>(work.cols)));
     bringing.start();

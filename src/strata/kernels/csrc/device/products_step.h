@@ -100,6 +100,17 @@ STRATA_INLINE float add(const Codes<F::sub>& c, const Quantised<F::sub>& x, floa
     return acc;
 }
 
+template <class F>
+STRATA_INLINE float add(const MixedCodes& c, const Quantised<32>& x, float acc) {
+    int32_t sum = magic_bits, less = 0;
+    STRATA_UNROLL
+    for (int j = 0; j < 8; ++j) {
+        sum = dot4(static_cast<int32_t>(c.w[j]), static_cast<int32_t>(x.q[j]), sum);
+        less = dot4(static_cast<int32_t>(c.less[j]), static_cast<int32_t>(x.q[j]), less);
+    }
+    return fma(float_of_bits(static_cast<uint32_t>(sum - less)) - 12582912.0f, c.scale * x.d, acc);
+}
+
 // The codes of a lane's sub-block: number `s` of its block, `index` of a stream.
 template <class F>
 STRATA_INLINE Codes<F::sub> codes_of(const typename Layout<F>::Block& block, int s, const Stream& stream, int index, int subs,

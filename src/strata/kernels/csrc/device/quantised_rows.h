@@ -67,18 +67,35 @@ STRATA_INLINE void put_scale(uint8_t* place, float d, int32_t sum) {
 }
 
 // Eight lanes hold a block of 32 values, four each; the block is number `block` of a row. All lanes of a group
-// take part, with blocks of their own; `row` null: they only take part.
-template <int sub>
+// take part, with blocks of their own; `row` null: they only take part. `mixed`: as mixed_line has a sub-block of 32 values.
+template <int sub, bool mixed = false>
 STRATA_INLINE void put_words(uint8_t* row, int64_t block, uint32_t codes, float d) {
     int32_t sum = dot4(static_cast<int32_t>(codes), 0x01010101, 0);
     STRATA_UNROLL
     for (int mask = 1; mask < sub / 4; mask <<= 1) sum += shuffle_xor(sum, mask);
+    int word = lane() % 8;
+    if (mixed) {  // words i and i + 4 have values i, .. of both halves: they become words 2 i and 2 i + 1
+        const uint32_t other = shuffle_xor(codes, 4);
+        codes = word < 4 ? pick_bytes(codes, other, 0x5140) : pick_bytes(other, codes, 0x7362);
+        word = word < 4 ? 2 * word : 2 * word - 7;
+    }
     if (!row) return;
-    const int word = lane() % 8, within = word % (sub / 4);
+    const int within = word % (sub / 4);
     const int64_t index = block * (32 / sub) + word / (sub / 4);
     uint8_t* const place = row + index / 32 * Record<sub>::bytes + place_of<sub>(static_cast<int>(index % 32));
     *reinterpret_cast<uint32_t*>(place + 512 * (within / 4) + 4 * (within % 4)) = codes;
     if (within == 0) put_scale<sub>(place, d, sum);
+}
+
+// Half of 32 values, of which `first` and `second` are the halves, in turns: 0, 16, 1, 17, ..
+STRATA_INLINE Words4 mixed_line(const Words4& first, const Words4& second, int half) {
+    Words4 mixed;
+    STRATA_UNROLL
+    for (int i = 0; i < 2; ++i) {
+        const uint32_t a = first.w[2 * half + i], b = second.w[2 * half + i];
+        mixed.w[2 * i] = pick_bytes(a, b, 0x5140), mixed.w[2 * i + 1] = pick_bytes(a, b, 0x7362);
+    }
+    return mixed;
 }
 
 // Quantises four blocks of 32 values of a row at once, eight lanes each, into the layouts that are wanted (null: not).

@@ -25,6 +25,33 @@ constexpr bool has_halves = false;
 template <>
 constexpr bool has_halves<IQ3_S> = true;
 
+// Whether Unpack<F>::mixed gives a sub-block's values in two parts, of which one is 0 and is not looked up, and those of its
+// halves in turns: 0, 16, 1, 17, .. That costs half of what `get` does, and x has to be mixed likewise.
+template <class F>
+constexpr bool is_mixed = false;
+template <>
+constexpr bool is_mixed<IQ4_NL> = true;
+template <>
+constexpr bool is_mixed<IQ4_XS> = true;
+template <>
+constexpr bool is_mixed<MXFP4> = true;
+
+// The codes are w - less.
+struct MixedCodes : Codes<32> {
+    uint32_t less[8];
+};
+
+template <class F, bool mixed = is_mixed<F>>
+struct SplitCodesOf {
+    using Type = Codes<F::sub>;
+};
+template <class F>
+struct SplitCodesOf<F, true> {
+    using Type = MixedCodes;
+};
+template <class F>
+using SplitCodes = typename SplitCodesOf<F>::Type;
+
 template <class F>
 struct Layout {
     static constexpr int align = F::bytes % 16 == 0 ? 16 : F::bytes % 4 == 0 ? 4 : F::bytes % 2 == 0 ? 2 : 1;
@@ -85,6 +112,24 @@ STRATA_INLINE void table_words_of(const B& b, uint32_t at, const Table& table, u
     for (int j = 0; j < 4; ++j) look_up(values, x[j], w[j], w[j + 4]);
 }
 
+// 16 bytes of nibbles as MixedCodes has them: what `low`, for nibbles below 8, and `high` get from the halves of the table. No
+// byte of it is negative, so that a nibble of the other half gives the sign of one, 0.
+template <class B>
+STRATA_INLINE void mixed_words_of(const B& b, uint32_t at, const Table& table, uint32_t (&low)[8], uint32_t (&high)[8]) {
+    uint32_t x[4];
+    words_at<4>(b, at, x);
+    const Table16 values = table_at(table);
+    STRATA_UNROLL
+    for (int j = 0; j < 4; ++j) {
+        STRATA_UNROLL
+        for (int half = 0; half < 2; ++half) {
+            const uint32_t four = half ? x[j] >> 16 : x[j];
+            low[2 * j + half] = pick_or_sign(values.word[0], values.word[1], four);
+            high[2 * j + half] = pick_or_sign(values.word[2], values.word[3], four ^ 0x88888888u);
+        }
+    }
+}
+
 STRATA_INLINE void fill_16(const Table16& values, uint32_t* table, int thread) {
     if (thread >= 32) return;
     STRATA_UNROLL
@@ -96,12 +141,20 @@ struct NonLinearTable  {
     STRATA_INLINE void fill(uint32_t* table, int thread, int) {
         fill_16({{0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u}}, table, thread);
     }
+    // Without signs: those of the first half are subtracted.
+    STRATA_INLINE void fill_mixed(uint32_t* table, int thread) {
+        fill_16({{0x4153687fu, 0x0a162331u, 0x26190d01u, 0x71594535u}}, table, thread);
+    }
 };
 
 struct E2m1Table  {
     static constexpr int table_words = 128, lane_bytes = 16;
     STRATA_INLINE void fill(uint32_t* table, int thread, int) {
         fill_16({{0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu}}, table, thread);
+    }
+    // Without signs: those of the second half are subtracted.
+    STRATA_INLINE void fill_mixed(uint32_t* table, int thread) {
+        fill_16({{0x03020100u, 0x0c080604u, 0x03020100u, 0x0c080604u}}, table, thread);
     }
 };
 
@@ -173,14 +226,25 @@ struct Unpack<IQ4_NL> : NonLinearTable {
         table_words_of(b, 2, table, c.w);
         c.scale = float_at(b, 0), c.bias = 0;
     }
+    STRATA_INLINE void mixed(const Layout<IQ4_NL>::Block& b, int, const Table& table, MixedCodes& c) {
+        mixed_words_of(b, 2, table, c.less, c.w);
+        c.scale = float_at(b, 0);
+    }
 };
 
 template <>
 struct Unpack<IQ4_XS> : NonLinearTable {
     STRATA_INLINE void get(const Layout<IQ4_XS>::Block& b, int s, const Table& table, Codes<32>& c) {
         table_words_of(b, 8 + 16 * s, table, c.w);
+        c.scale = scale(b, s), c.bias = 0;
+    }
+    STRATA_INLINE void mixed(const Layout<IQ4_XS>::Block& b, int s, const Table& table, MixedCodes& c) {
+        mixed_words_of(b, 8 + 16 * s, table, c.less, c.w);
+        c.scale = scale(b, s);
+    }
+    STRATA_INLINE float scale(const Layout<IQ4_XS>::Block& b, int s) {
         const uint32_t low = byte_at(b, 4 + s / 2) >> 4 * (s % 2) & 15, high = half_at(b, 2) >> 2 * s & 3;
-        c.scale = float_at(b, 0) * static_cast<float>(static_cast<int>(low | high << 4) - 32), c.bias = 0;
+        return float_at(b, 0) * static_cast<float>(static_cast<int>(low | high << 4) - 32);
     }
 };
 
@@ -189,6 +253,10 @@ struct Unpack<MXFP4> : E2m1Table {
     STRATA_INLINE void get(const Layout<MXFP4>::Block& b, int, const Table& table, Codes<32>& c) {
         table_words_of(b, 1, table, c.w);
         c.scale = e8m0_to_half_float(byte_at(b, 0)), c.bias = 0;
+    }
+    STRATA_INLINE void mixed(const Layout<MXFP4>::Block& b, int, const Table& table, MixedCodes& c) {
+        mixed_words_of(b, 1, table, c.w, c.less);
+        c.scale = e8m0_to_half_float(byte_at(b, 0));
     }
 };
 
