@@ -1,101 +1,13 @@
 // The products' loop over the rows of experts, in formats with codes. A unit is some consecutive rows of a matrix, or of two,
 // done by one group of 32 lanes: `parts` neighbouring lanes have a row, lane p of them its sub-blocks p, p + parts, ..,
 // whose terms go to its 32 / parts sums in turn. So a lane's sum is one lane's of the lane rule, x is read once for all rows
-// of a unit, and rows of few sub-blocks leave no lane idle. The loop over steps is short code: each launch fetches it anew.
-// Bytes come to shared memory in stages of some steps, a stage ahead of the one that is computed.
+// of a unit, and rows of few sub-blocks leave no lane idle. The steps of a full stage are unrolled, those of
+// another are not.
 #pragma once
 
-#include "arrivals.h"
-#include "expert_work.h"
+#include "split_bringing.h"
 
 namespace strata::STRATA_ISA {
-
-// Lanes of a row: whole blocks of the format in a step.
-template <class F>
-constexpr int least_parts = Layout<F>::subs > 4 ? Layout<F>::subs : 4;
-
-// Shared memory of a group; kernels/experts/launch.py computes the same sizes.
-template <class F, int L, int P>
-struct Split {
-    static constexpr int parts = P, rows = 32 / P, sums = 32 / P;
-    static constexpr int step = P * F::sub / F::block * F::bytes;  // of a row
-    static constexpr int steps = step <= 300 ? 5 : 2;              // of a stage
-    static constexpr int whole = steps * step;
-    static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
-    static constexpr int slot = 16 + L * rows * piece, depth = 2, bytes = depth * slot;  // an arrival comes first
-    static_assert(P * F::sub % F::block == 0, "a step has whole blocks");
-};
-
-// Brings the bytes of a group's units, a stage at a time. Rows of one stage lie one after the other, those of several
-// stages S::piece apart.
-template <class S, int L, class Work>
-struct SplitBringing {
-    const Work& work;
-    uint8_t* const at;
-    Unit unit;
-    const int row_bytes, stages;
-    int stage = 0, slot = 0;  // asked for next
-
-    STRATA_METHOD SplitBringing(const Work& w, uint8_t* ring, int bytes_of_row)
-        : work(w), at(ring), unit(w.unit_of(w.begin)), row_bytes(bytes_of_row), stages((bytes_of_row + S::whole - 1) / S::whole) {}
-
-    STRATA_METHOD uint64_t* arrival(int of) const { return reinterpret_cast<uint64_t*>(at + of * S::slot); }
-    // Of the first matrix; that of the second lies S::rows * S::piece further.
-    STRATA_METHOD uint8_t* place(int of) const { return at + of * S::slot + 16; }
-    // Of a row in them, where the unit's bytes begin `before` bytes after a line.
-    STRATA_METHOD int place_of_row(int before, int row) const {
-        const int first = before + row * row_bytes;
-        return stages == 1 ? first : row * S::piece + (first & 15);
-    }
-    STRATA_METHOD const uint8_t* source(const Unit& of, int l) const {
-        return pointer(work.data(of.job, l)) + static_cast<int64_t>(of.first) * row_bytes;
-    }
-    STRATA_METHOD int before(const Unit& of, int l) const {
-        return static_cast<int>(static_cast<uint32_t>(work.data(of.job, l)) + static_cast<uint32_t>(of.first * row_bytes)) & 15;
-    }
-
-    STRATA_METHOD void start() {
-        if (lane() < S::depth) expect(arrival(lane()), stages == 1 ? L : L * S::rows);
-        sync_warp();
-        STRATA_UNROLL
-        for (int i = 0; i < S::depth; ++i) next();
-    }
-
-    // `of`, or the group's next unit that is this launch's.
-    STRATA_METHOD void find(Unit& of) const {
-        STRATA_ROLL
-        while (of.number < work.end && !work.has(of)) work.advance(of);
-    }
-
-    STRATA_METHOD void bring_unit() const {
-        STRATA_UNROLL
-        for (int l = 0; l < L; ++l) {
-            const uint8_t* const from = source(unit, l);
-            const int before = line_offset(from), count = before + work.rows_of(unit) * row_bytes;
-            bring_all<32>(arrival(slot), place(slot) + l * S::rows * S::piece, from - before, (count + 15) & ~15);
-        }
-    }
-    STRATA_METHOD void bring_stage() const {
-        const int row = lane() / S::parts, left = row_bytes - stage * S::whole, count = left < S::whole ? left : S::whole;
-        STRATA_UNROLL
-        for (int l = 0; l < L; ++l) {
-            const uint8_t* const from = source(unit, l) + row * row_bytes + stage * S::whole;
-            const int before = line_offset(from), all = row < work.rows_of(unit) ? (before + count + 15) & ~15 : 0;
-            bring<S::parts>(arrival(slot), place(slot) + (l * S::rows + row) * S::piece, from - before, all);
-        }
-    }
-
-    STRATA_METHOD void next() {
-        if (stage == 0) find(unit);
-        if (unit.number < work.end) {
-            if (stages == 1) bring_unit();
-            else bring_stage();
-            if (++stage == stages) stage = 0, work.advance(unit);
-        }
-        asked();
-        slot ^= 1;
-    }
-};
 
 // The table of a format as these products read it.
 template <class F>

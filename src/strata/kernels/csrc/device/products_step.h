@@ -5,6 +5,7 @@
 #include "unpack.h"
 #include "unpack_iq.h"
 #include "unpack_k.h"
+#include "unpack_tables.h"
 
 namespace strata::STRATA_ISA {
 
