@@ -26,8 +26,16 @@ def test_every_chunk_runs_exactly_once_per_round(threads: int, chunks: int) -> N
     assert np.array_equal(run(Native(threads), chunks, rounds=20), 20 * np.arange(1, chunks + 1))
 
 
-def test_many_short_rounds_lose_nothing() -> None:
-    assert np.array_equal(run(Native(3), 7, rounds=3000), 3000 * np.arange(1, 8))
+@pytest.mark.parametrize("chunks", [2, 7, 8, 21])
+@pytest.mark.parametrize("threads", [3, 8])
+def test_many_short_rounds_lose_nothing(threads: int, chunks: int) -> None:
+    """With more threads than processors, too: chunks of those that do not run are taken by others."""
+    assert np.array_equal(run(Native(threads), chunks, rounds=2000), 2000 * np.arange(1, chunks + 1))
+
+
+def test_more_chunks_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(ValueError, match="16777216 chunks, a pool counts to 16777215"):
+        _native.exercise(Native(2).handle, 1 << 24, 1, -1, np.zeros(1 << 24, np.int64).ctypes.data)
 
 
 @pytest.mark.parametrize("threads", [1, 4])

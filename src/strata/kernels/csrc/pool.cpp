@@ -49,6 +49,7 @@ bool linger(Ready ready) {
 
 Pool::Pool(int threads) {
     if (threads < 1) throw std::invalid_argument("a pool needs at least 1 thread, got " + std::to_string(threads));
+    seats_ = std::make_unique<Seat[]>(static_cast<size_t>(threads));
     workers_.reserve(threads - 1);
     for (int worker = 1; worker < threads; ++worker) workers_.emplace_back([this, worker] { serve(worker); });
 }
@@ -62,70 +63,96 @@ Pool::~Pool() {
 void Pool::run(int chunks, Call call, void* body) {
     if (chunks <= 0) return;
     std::lock_guard<std::mutex> one_caller(caller_);
-    if (begun_) complete(std::exchange(begun_, 0));
+    if (std::exchange(begun_, false)) complete();
     publish(chunks, call, body);
-    complete(chunks);
+    complete();
 }
 
 void Pool::begin(int chunks, Call call, void* body) {
     if (chunks <= 0) return;
     std::lock_guard<std::mutex> one_caller(caller_);
-    if (begun_) complete(std::exchange(begun_, 0));
+    if (std::exchange(begun_, false)) complete();
     publish(chunks, call, body);
-    begun_ = chunks;
+    begun_ = true;
 }
 
 void Pool::finish() {
     std::lock_guard<std::mutex> one_caller(caller_);
-    if (begun_) complete(std::exchange(begun_, 0));
+    if (std::exchange(begun_, false)) complete();
 }
 
 void Pool::publish(int chunks, Call call, void* body) {
+    if (static_cast<uint64_t>(chunks) > count_mask)
+        throw std::invalid_argument(std::to_string(chunks) + " chunks, a pool counts to " + std::to_string(count_mask));
     call_.store(call, std::memory_order_relaxed);
     body_.store(body, std::memory_order_relaxed);
-    chunks_.store(chunks, std::memory_order_relaxed);
-    const uint64_t job = (ticket_.load(std::memory_order_relaxed) >> 32) + 1;
+    const uint64_t job = (word_.load(std::memory_order_relaxed) >> count_bits) + 1;
+    const uint64_t word = job << count_bits | static_cast<uint64_t>(chunks);
+    if (chunks > threads())
+        rest_.store(job << count_bits | static_cast<uint64_t>(chunks - threads()), std::memory_order_relaxed);
     // In one order with a worker's `asleep_`: either it sees this job before it sleeps or it is seen here and woken.
-    ticket_.store(job << 32 | static_cast<uint32_t>(chunks), std::memory_order_seq_cst);
+    word_.store(word, std::memory_order_seq_cst);
     if (chunks > 1 && asleep_.load(std::memory_order_seq_cst) > 0) wake();
 }
 
-// Takes what is left of the job at hand, which has so many chunks, and waits for its end.
-void Pool::complete(int chunks) {
-    expected_ += static_cast<uint32_t>(chunks - work(0));
-    auto finished = [&] { return done_.load(std::memory_order_acquire) == expected_; };
-    if (!spin(finished)) {
-        for (uint32_t done = done_.load(std::memory_order_acquire); done != expected_;
-             done = done_.load(std::memory_order_acquire))
-            done_.wait(done, std::memory_order_acquire);
-    }
+// Takes what is left of the job at hand, and waits for its end.
+void Pool::complete() {
+    const uint64_t word = word_.load(std::memory_order_relaxed);
+    const int ran = work(0, word);
+    auto over = [&] { return finished(word, ran); };
+    if (!spin(over))
+        while (!over()) std::this_thread::yield();
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// Takes chunks of the job at hand until none is left; how many it ran.
-int Pool::work(int worker) {
-    int ran = 0;
-    uint64_t ticket = ticket_.load(std::memory_order_acquire);
-    while (static_cast<uint32_t>(ticket) != 0) {
-        const Call call = call_.load(std::memory_order_relaxed);
-        void* const body = body_.load(std::memory_order_relaxed);
-        const int chunks = chunks_.load(std::memory_order_relaxed);
-        // Success proves that the job is still the one whose fields were just read.
-        if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acq_rel, std::memory_order_acquire))
-            continue;
-        const int chunk = chunks - static_cast<int>(static_cast<uint32_t>(ticket));
-        try {
-            call(body, chunk, worker);
-        } catch (...) {
-            std::lock_guard<std::mutex> lock(failure_mutex_);
-            if (!failure_ || chunk < failure_chunk_) {
-                failure_ = std::current_exception();
-                failure_chunk_ = chunk;
-            }
+// Whether all chunks of the job were run, `here` of them by the caller.
+bool Pool::finished(uint64_t word, int here) const {
+    uint64_t left = (word & count_mask) - static_cast<uint64_t>(here);
+    for (int seat = 1; seat < threads() && left != 0; ++seat) {
+        const uint64_t by = seats_[seat].finished.load(std::memory_order_acquire);
+        if (by >> count_bits == word >> count_bits) left -= by & count_mask;
+    }
+    return left == 0;
+}
+
+// Success proves that the job is not over, so its fields may be read.
+bool Pool::claim(int seat, uint64_t job) {
+    uint64_t before = seats_[seat].claimed.load(std::memory_order_relaxed);
+    return before < job && seats_[seat].claimed.compare_exchange_strong(before, job, std::memory_order_acq_rel,
+                                                                         std::memory_order_relaxed);
+}
+
+void Pool::perform(int chunk, int worker) {
+    const Call call = call_.load(std::memory_order_relaxed);
+    void* const body = body_.load(std::memory_order_relaxed);
+    try {
+        call(body, chunk, worker);
+    } catch (...) {
+        std::lock_guard<std::mutex> lock(failure_mutex_);
+        if (!failure_ || chunk < failure_chunk_) {
+            failure_ = std::current_exception();
+            failure_chunk_ = chunk;
         }
-        ++ran;
-        if (static_cast<uint32_t>(ticket) == 1) break;  // that was the last one: no need to fetch the line to know it
-        ticket = ticket_.load(std::memory_order_acquire);
+    }
+}
+
+// Takes chunks of the job until none is left; how many it ran.
+int Pool::work(int worker, uint64_t word) {
+    const uint64_t job = word >> count_bits;
+    const int chunks = static_cast<int>(word & count_mask), own = chunks < threads() ? chunks : threads();
+    int ran = 0;
+    if (worker < own && claim(worker, job)) perform(worker, worker), ++ran;
+    if (chunks > own) {
+        uint64_t rest = rest_.load(std::memory_order_acquire);
+        while (rest >> count_bits == job && (rest & count_mask) != 0) {
+            if (!rest_.compare_exchange_weak(rest, rest - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+            perform(chunks - static_cast<int>(rest & count_mask), worker), ++ran;
+            rest = rest_.load(std::memory_order_acquire);
+        }
+    }
+    for (int i = 1; i < own; ++i) {
+        const int other = (worker + i) % own;
+        if (claim(other, job)) perform(other, worker), ++ran;
     }
     return ran;
 }
@@ -133,17 +160,19 @@ int Pool::work(int worker) {
 void Pool::serve(int worker) {
     uint64_t seen = 0;
     for (;;) {
-        auto called = [&] { return job() != seen || stop_.load(std::memory_order_relaxed); };
+        auto called = [&] {
+            return word_.load(std::memory_order_acquire) != seen || stop_.load(std::memory_order_relaxed);
+        };
         while (!called()) {
             if (spin(called) || linger(called)) break;
             if (hot_.load(std::memory_order_relaxed) == 0) sleep(seen);
         }
         if (stop_.load()) return;
-        seen = job();
-        const int ran = work(worker);
+        seen = word_.load(std::memory_order_acquire);
+        const int ran = work(worker, seen);
         if (ran) {
-            done_.fetch_add(ran, std::memory_order_acq_rel);
-            done_.notify_one();
+            const uint64_t by = seen >> count_bits << count_bits | static_cast<uint64_t>(ran);
+            seats_[worker].finished.store(by, std::memory_order_release);
         }
     }
 }
@@ -152,7 +181,7 @@ void Pool::serve(int worker) {
 void Pool::sleep(uint64_t seen) {
     const uint32_t alarm = alarm_.load();
     asleep_.fetch_add(1);
-    if (ticket_.load() >> 32 == seen && hot_.load() == 0 && !stop_.load()) alarm_.wait(alarm);
+    if (word_.load() == seen && hot_.load() == 0 && !stop_.load()) alarm_.wait(alarm);
     asleep_.fetch_sub(1);
 }
 

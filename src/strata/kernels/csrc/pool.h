@@ -28,7 +28,7 @@ public:
     // Calls fn(chunk, worker) once for every chunk in [0, chunks); worker in [0, threads()) names the running thread's
     // scratch. Which thread runs a chunk is not determined, so fn must write only what belongs to the chunk (or to
     // its worker's scratch). Every chunk runs even when one throws; then the exception of the lowest chunk is thrown
-    // here. One call at a time: a second calling thread waits. fn must not call the same pool.
+    // here. One call at a time: a second calling thread waits. fn must not call the same pool. At most 2^24 - 1 chunks.
     template <class F>
     __attribute__((always_inline)) void parallel_for(int chunks, F&& fn) {
         using Body = std::remove_reference_t<F>;
@@ -65,26 +65,36 @@ public:
 private:
     // Two 64-byte lines, which some processors fetch together.
     static constexpr size_t line = 128;
+    static constexpr int count_bits = 24;
+    static constexpr uint64_t count_mask = (uint64_t{1} << count_bits) - 1;
+
+    // A worker's own: written by it alone, but for the chunks of a job that others take from it.
+    struct alignas(line) Seat {
+        std::atomic<uint64_t> claimed{0};   // the last job whose chunk of this seat's number was taken
+        std::atomic<uint64_t> finished{0};  // job << count_bits | chunks of it that this worker ran
+    };
 
     void publish(int chunks, Call call, void* body);
-    void complete(int chunks);
+    void complete();
     void serve(int worker);
-    int work(int worker);
-    void sleep(uint64_t job);
+    int work(int worker, uint64_t word);
+    bool claim(int seat, uint64_t job);
+    void perform(int chunk, int worker);
+    bool finished(uint64_t word, int here) const;
+    void sleep(uint64_t word);
     void wake();
-    uint64_t job() const { return ticket_.load(std::memory_order_acquire) >> 32; }
 
-    // All that a short job touches, in one line. `ticket_` = job number << 32 | chunks not yet taken: a
-    // worker that wakes late either sees no chunks left or fails its compare-exchange, so no job waits for a thread
-    // that the system has put aside.
-    alignas(line) std::atomic<uint64_t> ticket_{0};
+    // The job at hand, `word_` = its number << count_bits | its chunks: written once a job, so all threads read it at once.
+    // Chunk i of as many as there are threads is thread i's, who takes it in a line of its own; a word from which all
+    // threads take their chunks is a queue, of 5 us with sixteen of them. Chunks beyond that are taken from `rest_` =
+    // number << count_bits | how many are left. Whoever has nothing more to do takes what others have not begun, so no job
+    // waits for a thread that the system has put aside; a thread that wakes late finds its chunk taken, or fails its
+    // compare-exchange.
+    alignas(line) std::atomic<uint64_t> word_{0};
     std::atomic<Call> call_{nullptr};
     std::atomic<void*> body_{nullptr};
-    std::atomic<int> chunks_{0};
-    // Chunks that workers ever finished. Never set back: a store by the caller would fetch the line once more.
-    std::atomic<uint32_t> done_{0};
-    uint32_t expected_ = 0;  // `done_` when the job is over
-    int begun_ = 0;          // chunks of a job that was begun and not finished
+    alignas(line) std::atomic<uint64_t> rest_{0};
+    bool begun_ = false;  // a job was begun and not finished
     // Read at every job, changed rarely: a mutex in this line cost a job 100 ns.
     alignas(line) std::atomic<int> asleep_{0};
     std::atomic<uint32_t> alarm_{0};  // what sleeping workers wait on
@@ -94,6 +104,7 @@ private:
     std::mutex failure_mutex_;
     std::exception_ptr failure_;
     int failure_chunk_ = 0;
+    std::unique_ptr<Seat[]> seats_;
     std::vector<std::thread> workers_;
 };
 
