@@ -6,6 +6,7 @@
 #include "products_dot.h"
 #include "products_few.h"
 #include "products_group.h"
+#include "vector_parts.h"
 
 #if STRATA_VECTOR
 
@@ -87,23 +88,20 @@ struct FewKernel {
         }
     };
 
-    // One group into one half of the lanes of each input row. `twice`: the first half of the activations' group meets
-    // both halves of the codes.
-    template <bool twice>
+    // One group into one half of the lanes of each input row. The first 1 / times of the activations' group meets as many
+    // parts of the codes.
+    template <int times>
     __attribute__((always_inline)) static inline void group(const uint8_t* b, const Cells& cells, Floats16* acc) {
         const StepGroup<F> group(b);
         Ints16 sum[N];
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) {
             if constexpr (!Beside<F>::offset) sum[n] = no_ints();
-            else sum[n] = twice ? load_ints_twice(cells.beside[n].sums) : load_ints(cells.beside[n].sums);
+            else sum[n] = load_ints_again<times>(cells.beside[n].sums);
         }
         group.codes([&](int step, Bytes64 codes) {
 #pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) {
-                const int8_t* q = cells.q[n] + 64 * step;
-                sum[n] = twice ? dot4_twice<wide>(sum[n], codes, q) : dot4<wide>(sum[n], codes, q);
-            }
+            for (int n = 0; n < N; ++n) sum[n] = dot4_again<wide, times>(sum[n], codes, cells.q[n] + 64 * step);
         });
         const Floats16 scale = group.scales();
         Floats16 minimum;
@@ -111,10 +109,10 @@ struct FewKernel {
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) {
             const Beside<F>& beside = cells.beside[n];
-            const Floats16 d = twice ? load_floats_twice(beside.d) : load_floats(beside.d);
+            const Floats16 d = load_floats_again<times>(beside.d);
             acc[n] = fused(floats_of(sum[n]), scale * d, acc[n]);
             if constexpr (F::minima) {
-                const Floats16 ones = twice ? load_floats_twice(beside.sums) : load_floats(beside.sums);
+                const Floats16 ones = load_floats_again<times>(beside.sums);
                 acc[n] = minus_fused(ones, minimum * d, acc[n]);
             }
         }
@@ -155,9 +153,13 @@ struct FewKernel {
         Ahead ahead(job, count * F::bytes, first, last);
         const uint8_t* b = job.weight.data + first * count * F::bytes;
         int64_t row = first;
+        if constexpr (blocks % 4 == 0)
+            if (4 * rest == bytes)
+                for (; row + 4 <= last; row += 4, b += 4 * count * F::bytes)
+                    joined_rows<4>(job, row, from, b, whole, start, ahead);
         if (2 * rest == bytes)
             for (; row + 2 <= last; row += 2, b += 2 * count * F::bytes)
-                two_rows(job, row, from, b, whole, start, ahead);
+                joined_rows<2>(job, row, from, b, whole, start, ahead);
         for (; row < last; ++row, b += rest) {
             Lanes lanes;
             Cells cells = start;
@@ -175,7 +177,7 @@ struct FewKernel {
                     ahead.ask(bytes);
                     b += bytes;
                 }
-                group<false>(at, cells, lanes.now);
+                group<1>(at, cells, lanes.now);
                 lanes.swap();
                 cells.next();
             }
@@ -183,25 +185,26 @@ struct FewKernel {
         }
     }
 
-    // Two rows whose last groups are half full: the halves make one group, of which each row takes its lanes.
-    __attribute__((always_inline)) static inline void two_rows(const FewRows& job, int64_t row, int64_t from,
-                                                               const uint8_t* b, int64_t whole, const Cells& start,
-                                                               Ahead& ahead) {
-        constexpr int64_t half = bytes / 2;
-        const int64_t row_bytes = whole * bytes + half;
-        uint8_t both[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
-        memcpy(both, b + whole * bytes, half);
-        memcpy(both + half, b + row_bytes + whole * bytes, half);
-        Lanes of[2];
+    // Two rows whose last groups are half full, or four with a quarter: the parts make one group, of which each row takes
+    // its lanes.
+    template <int R>
+    __attribute__((always_inline)) static inline void joined_rows(const FewRows& job, int64_t row, int64_t from,
+                                                                  const uint8_t* b, int64_t whole, const Cells& start,
+                                                                  Ahead& ahead) {
+        constexpr int64_t part = bytes / R;
+        const int64_t row_bytes = whole * bytes + part;
+        uint8_t last[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
+        for (int r = 0; r < R; ++r) memcpy(last + r * part, b + r * row_bytes + whole * bytes, part);
+        Lanes of[R];
         Cells cells = start;
-        for (int r = 0; r < 2; ++r, b += half) {
+        for (int r = 0; r < R; ++r, b += part) {
             Lanes lanes;
             cells = start;
 #pragma GCC unroll 4
             for (int n = 0; n < N; ++n) lanes.now[n] = lanes.then[n] = no_floats();
             for (int64_t g = 0; g < whole; ++g, b += bytes) {
                 ahead.ask(bytes);
-                group<false>(b, cells, lanes.now);
+                group<1>(b, cells, lanes.now);
                 lanes.swap();
                 cells.next();
             }
@@ -210,11 +213,20 @@ struct FewKernel {
         ahead.ask(bytes);
         Floats16 joined[N];
 #pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) joined[n] = join_first(of[0].now[n], of[1].now[n]);
-        group<true>(both, cells, joined);
+        for (int n = 0; n < N; ++n) {
+            Floats16 each[R];
+            for (int r = 0; r < R; ++r) each[r] = of[r].now[n];
+            joined[n] = join_first(each);
+        }
+        group<R>(last, cells, joined);
 #pragma GCC unroll 4
-        for (int n = 0; n < N; ++n) part_first(joined[n], of[0].now[n], of[1].now[n]);
-        for (int r = 0; r < 2; ++r) {
+        for (int n = 0; n < N; ++n) {
+            Floats16 each[R];
+            for (int r = 0; r < R; ++r) each[r] = of[r].now[n];
+            part_first(joined[n], each);
+            for (int r = 0; r < R; ++r) of[r].now[n] = each[r];
+        }
+        for (int r = 0; r < R; ++r) {
             of[r].swap();
             finish(job, row + r, from, of[r]);
         }

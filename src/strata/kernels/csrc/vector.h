@@ -71,10 +71,6 @@ struct Ints16 {
 };
 
 static inline Floats16 load_floats(const float* from) { return {_mm512_loadu_ps(from)}; }
-static inline Floats16 load_floats_twice(const float* from) { return {_mm512_broadcast_f32x8(_mm256_loadu_ps(from))}; }
-static inline Ints16 load_ints_twice(const void* from) {
-    return {_mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(from)))};
-}
 static inline Ints16 load_ints(const int32_t* from) { return {_mm512_loadu_si512(from)}; }
 static inline void store(float* to, Floats16 a) { _mm512_storeu_ps(to, a.v); }
 static inline void store(int32_t* to, Ints16 a) { _mm512_storeu_si512(to, a.v); }
@@ -83,11 +79,6 @@ static inline void store(int32_t* to, Ints16 a) { _mm512_storeu_si512(to, a.v); 
 template <bool wide>
 static inline Ints16 dot4(Ints16 acc, Bytes64 codes, const int8_t* q) {
     return {_mm512_dpbusd_epi32(acc.v, codes.v, _mm512_loadu_si512(q))};
-}
-// The same with the first 32 bytes of q twice.
-template <bool wide>
-static inline Ints16 dot4_twice(Ints16 acc, Bytes64 codes, const int8_t* q) {
-    return {_mm512_dpbusd_epi32(acc.v, codes.v, load_ints_twice(q).v)};
 }
 static constexpr bool signed_codes = false;
 static inline Floats16 floats_of_bits(Bytes64 a) { return {_mm512_castsi512_ps(a.v)}; }
@@ -110,12 +101,6 @@ static inline Floats16 two_floats(float low, float high) {
     return {_mm512_mask_blend_ps(0xff00, _mm512_set1_ps(low), _mm512_set1_ps(high))};
 }
 static inline Floats16 from_halves(__m128i low, __m128i high) { return {_mm512_cvtph_ps(_mm256_set_m128i(high, low))}; }
-// The first eight of a, then the first eight of b; and back, the others of a and b as they are.
-static inline Floats16 join_first(Floats16 a, Floats16 b) { return {_mm512_shuffle_f32x4(a.v, b.v, 0x44)}; }
-static inline void part_first(Floats16 joined, Floats16& a, Floats16& b) {
-    a.v = _mm512_mask_mov_ps(a.v, 0x00ff, joined.v);
-    b.v = _mm512_shuffle_f32x4(joined.v, b.v, 0xee);
-}
 
 #else
 
@@ -207,11 +192,6 @@ static inline Ints16 load_ints(const int32_t* from) {
     const Bytes64 bytes = load64(from);
     return {bytes.a, bytes.b};
 }
-static inline Floats16 load_floats_twice(const float* from) { return {_mm256_loadu_ps(from), _mm256_loadu_ps(from)}; }
-static inline Ints16 load_ints_twice(const void* from) {
-    const __m256i v = _mm256_loadu_si256(static_cast<const __m256i*>(from));
-    return {v, v};
-}
 static inline void store(float* to, Floats16 x) {
     _mm256_storeu_ps(to, x.a);
     _mm256_storeu_ps(to + 8, x.b);
@@ -235,12 +215,6 @@ template <bool wide>
 static inline Ints16 dot4(Ints16 acc, Bytes64 codes, const int8_t* q) {
     const Bytes64 x = load64(q);
     return {dot4<wide>(acc.a, codes.a, x.a), dot4<wide>(acc.b, codes.b, x.b)};
-}
-// The same with the first 32 bytes of q twice.
-template <bool wide>
-static inline Ints16 dot4_twice(Ints16 acc, Bytes64 codes, const int8_t* q) {
-    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(q));
-    return {dot4<wide>(acc.a, codes.a, x), dot4<wide>(acc.b, codes.b, x)};
 }
 static constexpr bool signed_codes = true;
 static inline Floats16 floats_of_bits(Bytes64 x) { return {_mm256_castsi256_ps(x.a), _mm256_castsi256_ps(x.b)}; }
@@ -275,13 +249,6 @@ static inline Floats16 two_floats(float low, float high) { return {_mm256_set1_p
 static inline Floats16 from_halves(__m128i low, __m128i high) {
     return {_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)};
 }
-// The first eight of a, then the first eight of b; and back, the others of a and b as they are.
-static inline Floats16 join_first(Floats16 a, Floats16 b) { return {a.a, b.a}; }
-static inline void part_first(Floats16 joined, Floats16& a, Floats16& b) {
-    a.a = joined.a;
-    b.a = joined.b;
-}
-
 #endif
 
 // Lane L of the inputs holds 16 values of sub-blocks 4L, 4L + 1, 4L + 2, 4L + 3: emits steps first .. first + 3 of the
