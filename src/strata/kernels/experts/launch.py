@@ -16,6 +16,9 @@ JOB_BYTES = 80
 ARRIVAL_BYTES = 16
 """Before the bytes that arrive together (Split in csrc/device/products_split.h)."""
 
+LINE_ROOM = 16
+"""Beside the bytes of a matrix that arrive together, so that they may begin anywhere in 64 bytes."""
+
 SCHEDULERS = 4
 """Of a processor: groups are spread evenly over them."""
 
@@ -42,7 +45,7 @@ def split_bytes(fmt: QuantFormat, parts: int, streams: int) -> int:
     """Shared memory in which bytes arrive for one group of lanes (Split in csrc/device/products_split.h)."""
     step = parts * fmt.sub // fmt.block * fmt.block_bytes
     piece = ((5 if step <= 300 else 2) * step + 31) // 16 * 16 + 16
-    return 2 * (ARRIVAL_BYTES + streams * LANES // parts * piece)
+    return 2 * (ARRIVAL_BYTES + streams * (LANES // parts * piece + LINE_ROOM))
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,8 +176,8 @@ STRATA_INLINE void split_rows(const Work& work, const Unit& unit, const SplitLan
         int at[L];  // the lane's block, from `rings` on
         STRATA_UNROLL
         for (int l = 0; l < L; ++l) {
-            const int there = static_cast<int>(bringing.place(slot) - rings) + l * S::rows * S::piece;
-            at[l] = keep(there + bringing.place_of_row(before[l], row) + mine.offset);
+            const uint8_t* const place = bringing.place(slot, l);
+            at[l] = keep(static_cast<int>(place - rings) + bringing.place_of_row(place, before[l], row) + mine.offset);
             before[l] += S::whole;
         }
         const SplitBlocks<F, L, S> blocks(at, mine.number);

@@ -19,12 +19,15 @@ struct Split {
     static constexpr int steps = step <= 300 ? 5 : 2;              // of a stage
     static constexpr int whole = steps * step;
     static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
-    static constexpr int slot = 16 + L * rows * piece, depth = 2, bytes = depth * slot;  // an arrival comes first
+    static constexpr int matrix = rows * piece + 16;  // a unit that is one stage may begin anywhere in 64 bytes
+    static constexpr int slot = 16 + L * matrix, depth = 2, bytes = depth * slot;  // an arrival comes first
     static_assert(P * F::sub % F::block == 0, "a step has whole blocks");
 };
 
 // Brings the bytes of a group's units, a stage at a time. Rows of one stage lie one after the other, those of several
-// stages S::piece apart.
+// stages S::piece apart. Units of one stage begin as far after a multiple of 64 as they do where they come from: over PCIe
+// each line of 128 in shared memory is asked for by itself, with a request for every part of another line (GB/s: 49 where
+// lines are lines, 41 where halves are, 21 to 24 at other multiples of 16; lines take more room than IQ3_S leaves).
 template <class S, int L, class Work>
 struct SplitBringing {
     const Work& work;
@@ -37,18 +40,17 @@ struct SplitBringing {
         : work(w), at(ring), unit(w.unit_of(w.begin)), row_bytes(bytes_of_row), stages((bytes_of_row + S::whole - 1) / S::whole) {}
 
     STRATA_METHOD uint64_t* arrival(int of) const { return reinterpret_cast<uint64_t*>(at + of * S::slot); }
-    // Of the first matrix; that of the second lies S::rows * S::piece further.
-    STRATA_METHOD uint8_t* place(int of) const { return at + of * S::slot + 16; }
-    // Of a row in them, where the unit's bytes begin `before` bytes after a line.
-    STRATA_METHOD int place_of_row(int before, int row) const {
-        const int first = before + row * row_bytes;
-        return stages == 1 ? first : row * S::piece + (first & 15);
+    STRATA_METHOD uint8_t* place(int of, int l) const { return at + of * S::slot + 16 + l * S::matrix; }
+    // From there to a row of a unit that begins `before` bytes after a multiple of 64.
+    STRATA_METHOD int place_of_row(const uint8_t* place, int before, int row) const {
+        const int first = row * row_bytes;
+        return stages == 1 ? offset_in_64(before, place) + first : row * S::piece + ((before + first) & 15);
     }
     STRATA_METHOD const uint8_t* source(const Unit& of, int l) const {
         return pointer(work.data(of.job, l)) + static_cast<int64_t>(of.first) * row_bytes;
     }
     STRATA_METHOD int before(const Unit& of, int l) const {
-        return static_cast<int>(static_cast<uint32_t>(work.data(of.job, l)) + static_cast<uint32_t>(of.first * row_bytes)) & 15;
+        return static_cast<int>(static_cast<uint32_t>(work.data(of.job, l)) + static_cast<uint32_t>(of.first * row_bytes)) & 63;
     }
 
     STRATA_METHOD void start() {
@@ -68,8 +70,9 @@ struct SplitBringing {
         STRATA_UNROLL
         for (int l = 0; l < L; ++l) {
             const uint8_t* const from = source(unit, l);
-            const int before = line_offset(from), count = before + work.rows_of(unit) * row_bytes;
-            bring_all<32>(arrival(slot), place(slot) + l * S::rows * S::piece, from - before, (count + 15) & ~15);
+            uint8_t* const to = place(slot, l);
+            const int first = offset_in_64(before(unit, l), to), more = first & 15, count = more + work.rows_of(unit) * row_bytes;
+            bring_all<32>(arrival(slot), to + first - more, from - more, (count + 15) & ~15);
         }
     }
     STRATA_METHOD void bring_stage() const {
@@ -78,7 +81,7 @@ struct SplitBringing {
         for (int l = 0; l < L; ++l) {
             const uint8_t* const from = source(unit, l) + row * row_bytes + stage * S::whole;
             const int before = line_offset(from), all = row < work.rows_of(unit) ? (before + count + 15) & ~15 : 0;
-            bring<S::parts>(arrival(slot), place(slot) + (l * S::rows + row) * S::piece, from - before, all);
+            bring<S::parts>(arrival(slot), place(slot, l) + row * S::piece, from - before, all);
         }
     }
 
