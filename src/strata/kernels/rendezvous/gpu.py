@@ -25,7 +25,7 @@ class Desk:
 
     mailbox: Mailbox
     encounter: torch.Tensor
-    """int64 [4]"""
+    """int64 [5]"""
     ledger: torch.Tensor
     """int64 [layers, LEDGER]"""
     uses: torch.Tensor
@@ -40,7 +40,7 @@ class Desk:
         """An empty one."""
         return cls(
             mailbox,
-            torch.zeros(4, dtype=torch.int64, device=device),
+            torch.zeros(5, dtype=torch.int64, device=device),
             torch.zeros(layers, LEDGER, dtype=torch.int64, device=device),
             torch.zeros(layers, experts, dtype=torch.int32, device=device),
             torch.zeros(experts, words, dtype=torch.int64, device=device),
