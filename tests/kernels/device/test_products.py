@@ -100,6 +100,15 @@ def test_no_launch_asks_for_more_shared_memory_than_a_block_may_have() -> None:
                 assert shape.blocks in {device.processors, device.processors // launch.FLOAT_SHARE}
 
 
+def test_long_rows_of_plain_floats_with_little_to_do_take_fewer_processors() -> None:
+    device = HostDevice()
+    device.processors = 132
+    fmt = FORMATS["F32"]
+    found = [launch.shape(device, fmt, 2560, rows, 1, size=1).blocks for rows in (96, 513, 2000)]
+    assert found == [33, 65, 132]
+    assert [launch.shape(device, fmt, 2560, 513, 1, size=size).blocks for size in (2, 4)] == [66, 132]
+
+
 def test_more_matrices_than_a_launch_takes_and_rows_of_x_too_long_for_many_groups() -> None:
     rng, device = np.random.default_rng(23), HostDevice(order=2)
     ws = [weight("Q8_0", 1 + i % 3, 256, rng) for i in range(gpu.MOST_MATRICES + 3)]

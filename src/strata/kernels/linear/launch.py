@@ -34,6 +34,9 @@ FLOAT_SHARE = 2
 """Of so many processors one works on plain floats with long rows where few rows of x or of weights leave them little to
 do: all blocks bring x from the same lines of the second-level cache, which takes longer than the products."""
 
+FLOAT_ROWS = 8
+"""With one row of x, rows of weights that a block has then, if that leaves a fourth of the processors at work."""
+
 INPUT_BYTES = 160 << 10
 """Of rows of x as floats that a block keeps in shared memory, at most."""
 
@@ -116,8 +119,12 @@ def float_shape(
     group = 32 + 2 * ((min(lines * row, FLOAT_TILE_BYTES) + 30) // 16 * 16)
     inputs = kept + 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
     units = matrices * -(-rows // lines)
-    shared_out = lines == 1 and (0 < size <= 2 or units <= device.processors)
-    blocks = max(1, device.processors // FLOAT_SHARE) if shared_out else device.processors
+    blocks = device.processors
+    if lines == 1 and size == 1:
+        blocks = min(blocks, max(blocks // 4, -(-units // FLOAT_ROWS)))
+    elif lines == 1 and (size == 2 or (size and units <= blocks)):
+        blocks //= FLOAT_SHARE
+    blocks = max(1, blocks)
     groups = spread(units, blocks, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
     shared = max(ALONE_BYTES, groups * group + inputs)
     return Shape(max(1, min(units, blocks)), groups * LANES, shared, lines)
