@@ -6,7 +6,7 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import launch, tiles
+from strata.kernels.linear import launch, rounds, tiles
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -40,12 +40,20 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         parts = (weights[:MOST_MATRICES], weights[MOST_MATRICES:])
         return [y for part in parts for y in of_format(device, inputs, fmt, part)]
     rows, cols = inputs.x.shape
-    lines, tiled = [weight.rows for weight in weights], tiles.size_for(fmt, cols, rows)
-    if tiled:
-        name, size, shape = f"tiles_{tiled}", 8 * tiled, tiles.shape(device, fmt, cols, lines, tiled)
+    lines = [weight.rows for weight in weights]
+    more: tuple[int, ...]
+    if eights := rounds.size_for(fmt, cols, rows):
+        shape, ring = rounds.shape(device, fmt, cols, lines, eights)
+        kernel, size = Kernel(rounds.unit(fmt), f"rounds_{eights}", early=True), 8 * eights
+        more = (ring.slots, ring.steps)
+    elif eights := tiles.size_for(fmt, cols, rows):
+        shape = tiles.shape(device, fmt, cols, lines, eights)
+        kernel, size = Kernel(launch.unit(fmt), f"tiles_{eights}", early=True), 8 * eights
+        more = (shape.lines,)
     else:
-        size = launch.bucket(fmt, cols, min(rows, tiles.FROM_ROWS - 1) if tiles.has(fmt) else rows)
-        name, shape = f"linear_{size}", launch.shape(device, fmt, cols, sum(lines), 1, size=size)
+        size = launch.bucket(fmt, cols, min(rows, 4) if tiles.has(fmt) or rounds.has(fmt) else rows)
+        shape = launch.shape(device, fmt, cols, sum(lines), 1, size=size)
+        kernel, more = Kernel(launch.unit(fmt), f"linear_{size}", early=True), (shape.lines,)
     table: list[int] = []
     units = before = 0
     for weight in weights:
@@ -54,10 +62,9 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         units += -(-weight.rows // shape.lines)
         before += weight.rows
     y = device.empty(rows * before)
-    kernel = Kernel(launch.unit(fmt), name, early=True)
     matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
     if rows:
-        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols, shape.lines)
+        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols, *more)
         device.launch(kernel, (shape.blocks, -(-rows // size), 1), shape.threads, shape.shared, *known)
     ends = [(weight.rows, rows * offset) for weight, offset in zip(weights, table[4::8], strict=True)]
     return [y[start : start + rows * count].view(rows, count) for count, start in ends]

@@ -4,7 +4,7 @@ from strata.kernels.device import Device
 from strata.kernels.linear.launch import ALONE_BYTES, SHARED_BYTES, Shape, step_bytes
 from strata.quant.format import QuantFormat
 
-TABLE_WORDS = {"Q8_0": 0, "Q4_0": 0, "IQ4_NL": 0, "Q4_K": 0, "Q5_K": 0, "Q6_K": 0, "IQ3_S": 512 * 8}
+TABLE_WORDS = {"Q8_0": 0, "Q4_0": 0, "IQ4_NL": 0, "IQ3_S": 512 * 8}
 """Of the formats that have such kernels (Fragment<F>), words of shared memory that their tables fill."""
 
 LINES = 16

@@ -7,7 +7,7 @@
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;
 //                                             asked() was called at most `ahead` times since
-//     arrived_for_all(arrival)                all threads of the block: what one group asked for is there, turn 0
+//     arrived_for_all(arrival, turn)          all threads of the block: what one group asked for is there
 //
 // One lane asks for a whole copy where the processor can; otherwise every lane copies lines of 16 bytes.
 #pragma once
@@ -56,7 +56,7 @@ STRATA_INLINE void arrived(uint64_t* arrival, int turn) {
     } while (!done);
 }
 
-STRATA_INLINE void arrived_for_all(uint64_t* arrival) { arrived<0>(arrival, 0); }
+STRATA_INLINE void arrived_for_all(uint64_t* arrival, int turn) { arrived<0>(arrival, turn); }
 
 #else
 
@@ -80,7 +80,7 @@ STRATA_INLINE void arrived(uint64_t*, int) {
     sync_warp();
 }
 
-STRATA_INLINE void arrived_for_all(uint64_t*) {
+STRATA_INLINE void arrived_for_all(uint64_t*, int) {
     commit_copies();
     wait_for_copies<0>();
     barrier();

@@ -2,7 +2,7 @@
 //
 //     mma_s8(d, a, b, c)       D [16, 8] = A [16, 32] B [32, 8] + C for a group of 32 lanes; A0, B0 of half-wide tiles:
 //     mma_s8_half(d, a, b, c)  D [16, 8] = A [16, 16] B [16, 8] + C
-//     mma_s8_on, mma_s8_half_on    the same with C[i, j] = c[j % 2]: a lane has two columns
+//     mma_s8_on                mma_s8 with C[i, j] = c[j % 2]: a lane has two columns
 //     load_rows(tile, rows_place(row), column, f)     A: 16 rows of 32 bytes of a swizzled tile from a multiple of 32 on,
 //                              f[0..1] rows 0-7 and 8-15 of the bytes 0 .. 15, f[2..3] of the bytes 16 .. 31; lane l has the
 //                              bytes 4 (l % 4) .. of row l / 4. A lane's place is the same for all columns, and 8 rows on
@@ -42,12 +42,6 @@ STRATA_INLINE void mma_s8_on(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%10,%11};"
         : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]));
-}
-
-STRATA_INLINE void mma_s8_half_on(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, const int32_t (&c)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%8,%7,%8};"
-        : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-        : "r"(a0), "r"(a1), "r"(b), "r"(c[0]), "r"(c[1]));
 }
 
 // Each group of 8 lanes gives the places of 8 rows' pieces of 16 bytes.
@@ -99,11 +93,6 @@ STRATA_INLINE void mma_s8(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, 
 
 STRATA_INLINE void mma_s8_on(int32_t (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, const int32_t (&c)[2]) {
     mma_s8(d, a, b0, b1, 0);
-    for (int i = 0; i < 4; ++i) d[i] += c[i % 2];
-}
-
-STRATA_INLINE void mma_s8_half_on(int32_t (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, const int32_t (&c)[2]) {
-    mma_s8_half(d, a0, a1, b, 0);
     for (int i = 0; i < 4; ++i) d[i] += c[i % 2];
 }
 

@@ -7,6 +7,7 @@
 #include "products_stream.h"
 #include "products_tiles.h"
 #include "products_work.h"
+#include "runs.h"
 
 namespace strata::STRATA_ISA {
 
@@ -29,7 +30,7 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
         using F = STRATA_FORMAT;                                                                                       \
         LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
                                  static_cast<int>(cols), static_cast<int>(lines)};                                     \
-        if constexpr (T <= 4 || !has_fragments<F>) run<F, T>(work, shared);                                            \
+        if constexpr (T <= 4 || (!has_fragments<F> && !has_runs<F>)) run<F, T>(work, shared);                          \
     }
 
 // linear for several rows of x: 8 N at once.

@@ -205,7 +205,7 @@ STRATA_INLINE void run_float_tiles(Work& work, unsigned char* shared) {
     bringing.next();
     work.wait();
     if (staged && warp() == 0) pieces.bring_to(inputs + 16, inputs_there);
-    if (staged) arrived_for_all(inputs_there);
+    if (staged) arrived_for_all(inputs_there, 0);
     int slot = 0, turn = 0;
     STRATA_ROLL
     for (int unit = work.begin; unit < work.end; unit += work.stride) {

@@ -72,8 +72,8 @@ struct TileBringing {
     }
 };
 
-// x as lanes take it: sub-block by sub-block and 8 rows by 8 rows, lane 4 t + c its codes of row t; then for each row d,
-// and with minima -m as a float, otherwise what an integer sum begins with.
+// x as lanes take it: sub-block by sub-block and 8 rows by 8 rows, lane 4 t + c its codes of row t; then for each row d
+// and what an integer sum begins with.
 template <class F, int N, class Work>
 STRATA_INLINE void stage_inputs(const Work& work, uint8_t* to, int subs) {
     using S = TileShared<F, N>;
@@ -84,8 +84,8 @@ STRATA_INLINE void stage_inputs(const Work& work, uint8_t* to, int subs) {
         uint8_t* const record = to + (b * N + t / 8) * S::record;
         uint32_t* const codes = reinterpret_cast<uint32_t*>(record) + t % 8 * (F::sub / 4);
         STRATA_UNROLL
-        for (int j = 0; j < F::sub / 4; ++j) codes[Fragment<F>::contiguous || F::sub == 16 ? j : j % 4 * 2 + j / 4] = x.q[j];
-        const uint32_t rest = F::minima ? bits_of_float(x.least) : static_cast<uint32_t>(-Fragment<F>::bias * x.m);
+        for (int j = 0; j < F::sub / 4; ++j) codes[Fragment<F>::contiguous ? j : j % 4 * 2 + j / 4] = x.q[j];
+        const uint32_t rest = static_cast<uint32_t>(-Fragment<F>::bias * x.m);
         *reinterpret_cast<Words2*>(record + 8 * F::sub + 8 * (t % 8)) = {{bits_of_float(x.d), rest}};
     }
 }
@@ -117,7 +117,7 @@ struct RowPlace {
 template <class F, int N>
 struct TileSums {
     using S = TileShared<F, N>;
-    static constexpr int subs = Layout<F>::subs;  // of a block: 1, 8 or 16
+    static constexpr int subs = Layout<F>::subs;  // of a block: 1 or 8
     const int group;                              // the same in all lanes of a group
     const typename Fragment<F>::Lane mine;
     const int x_codes, x_scales;  // of the group's first sub-block
@@ -136,34 +136,29 @@ struct TileSums {
     STRATA_METHOD void add_step(const uint8_t* shared, const RowPlace<F> (&places)[2], const uint8_t* x, int left,
                                 const uint32_t* table) {
         const int c = lane() % 4;
-        float scale[2], minimum[2] = {};  // of turn c
+        float scale[2];  // of turn c
         STRATA_UNROLL
-        for (int h = 0; h < 2; ++h) {
-            const int number = subs == 16 ? group + c % 2 * 8 : group;
-            Fragment<F>::scales(places[h].at(shared, offset_of(c)), number, scale[h], minimum[h]);
-        }
+        for (int h = 0; h < 2; ++h) scale[h] = Fragment<F>::scale(places[h].at(shared, offset_of(c)), group);
         if (left >= 8 * S::turns) {  // without a question between turns, so that they overlap
             STRATA_UNROLL
             for (int j = 0; j < S::turns; ++j)
-                add_turn(shared, places, x + 8 * j * N * S::record, j, scale, minimum, table);
+                add_turn(shared, places, x + 8 * j * N * S::record, j, scale, table);
             return;
         }
         STRATA_UNROLL
         for (int j = 0; j < S::turns; ++j)
-            if (8 * j + group < left) add_turn(shared, places, x + 8 * j * N * S::record, j, scale, minimum, table);
+            if (8 * j + group < left) add_turn(shared, places, x + 8 * j * N * S::record, j, scale, table);
     }
 
     // x: of the turn's first group.
     STRATA_METHOD void add_turn(const uint8_t* shared, const RowPlace<F> (&places)[2], const uint8_t* x, int j,
-                                const float (&scales)[2], const float (&minima)[2], const uint32_t* table) {
-        constexpr int words = F::sub / 16;
-        uint32_t w[2][words];
-        float scale[2], minimum[2] = {};
+                                const float (&scales)[2], const uint32_t* table) {
+        uint32_t w[2][2];
+        float scale[2];
         STRATA_UNROLL
         for (int h = 0; h < 2; ++h) {
-            Fragment<F>::codes(mine, places[h].at(shared, offset_of(j)), subs == 16 ? j % 2 : 0, table, w[h]);
+            Fragment<F>::codes(mine, places[h].at(shared, offset_of(j)), table, w[h]);
             scale[h] = of_four(scales[h], j);
-            if constexpr (F::minima) minimum[h] = of_four(minima[h], j);
         }
         STRATA_UNROLL
         for (int n = 0; n < N; ++n) {
@@ -173,18 +168,12 @@ struct TileSums {
             const int32_t begin[2] = {biased ? static_cast<int32_t>(rest.w[1]) : 0,
                                       biased ? static_cast<int32_t>(rest.w[3]) : 0};
             int32_t sum[4];
-            if constexpr (words == 2) {
-                const Words2 b = load8(record + x_codes);
-                mma_s8_on(sum, {w[0][0], w[1][0], w[0][1], w[1][1]}, b.w[0], b.w[1], begin);
-            } else {
-                mma_s8_half_on(sum, w[0][0], w[1][0], load4(record + x_codes), begin);
-            }
+            const Words2 b = load8(record + x_codes);
+            mma_s8_on(sum, {w[0][0], w[1][0], w[0][1], w[1][1]}, b.w[0], b.w[1], begin);
             STRATA_UNROLL
             for (int i = 0; i < 4; ++i) {
-                const float d = float_of_bits(rest.w[i % 2 * 2]), least = float_of_bits(rest.w[i % 2 * 2 + 1]);
-                float& to = acc[j][n][i];
-                to = fma(static_cast<float>(sum[i]), scale[i / 2] * d, to);
-                if constexpr (F::minima) to = fma(least, minimum[i / 2] * d, to);
+                const float d = float_of_bits(rest.w[i % 2 * 2]);
+                acc[j][n][i] = fma(static_cast<float>(sum[i]), scale[i / 2] * d, acc[j][n][i]);
             }
         }
     }

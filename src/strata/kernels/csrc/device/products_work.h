@@ -34,10 +34,10 @@ struct Share {
     int begin, end, stride;
 
     STRATA_METHOD void divide(int64_t units) {
-        const int64_t blocks = grid_x(), block = block_x();
+        const uint32_t all = static_cast<uint32_t>(units), blocks = grid_x(), block = block_x();  // 64 bits would take long
         stride = block_size() / 32;
-        begin = static_cast<int>(units * block / blocks) + warp();
-        end = static_cast<int>(units * (block + 1) / blocks);
+        begin = static_cast<int>(all * block / blocks) + warp();
+        end = static_cast<int>(all * (block + 1) / blocks);
     }
 };
 
@@ -47,6 +47,14 @@ struct Matrix {
 };
 
 constexpr int most_matrices = 8;  // of a launch
+
+// Where the results of a unit's rows go.
+struct RoundResult {
+    float* to;
+    int64_t stride;  // from a row of x to the next
+    float scale;
+    int rows;
+};
 
 // y holds the results of the matrices one after the other, each [rows, matrix.rows].
 template <class F, int T>
@@ -85,6 +93,13 @@ struct LinearWork : Share {
     STRATA_METHOD bool one_input() const { return true; }
     STRATA_METHOD int count(int) const { return static_cast<int>(rows - first < T ? rows - first : T); }
     STRATA_METHOD const uint8_t* input(int, int t) const { return x + (first + t) * input_bytes<F>(cols); }
+
+    // Where the results of a unit go, for those who finish several.
+    STRATA_METHOD RoundResult result(int unit) const {
+        const Matrix& m = matrix_of(unit);
+        const int64_t row = (unit - m.first_unit) * lines, left = m.rows - row;
+        return {y + (m.rows_before * rows + first * m.rows + row), m.rows, scale_of(m.scale_bits), static_cast<int>(left < lines ? left : lines)};
+    }
 
     STRATA_METHOD void finish(int unit, int r, int t, float sum, float) const {
         const Matrix& m = matrix_of(unit);
