@@ -1,8 +1,14 @@
 """/tokenize, /detokenize and /props."""
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from server.harness import ids, running
+from strata.chat.tokenizer import Tokenizer
+from strata.server.aside import SHORT
 
 TEXT = "Straße 漢字 <|im_start|>user 👨‍👩‍👧"
 
@@ -44,6 +50,28 @@ def test_what_is_refused(path: str, body: dict[str, object], status: int, words:
         answer = up.http.post(path, json=body)
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
+
+
+def test_long_texts_keep_no_other_client_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: dict[str, set[threading.Thread]] = {"encode": set(), "decode": set()}
+
+    def noted(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **more: Any) -> Any:
+            threads[name].add(threading.current_thread())
+            return work(*args, **more)
+
+        return run
+
+    for name in threads:
+        monkeypatch.setattr(Tokenizer, name, noted(name, getattr(Tokenizer, name)))
+    with running() as up:
+        for count, within in ((1, True), (SHORT, False)):
+            found = up.http.post("/tokenize", json={"content": "word " * count}).json()
+            assert len(found["tokens"]) == found["count"]
+            up.http.post("/detokenize", json={"tokens": [1] * (count + 1)})
+            for name, seen in threads.items():
+                assert (up.thread in seen) == within, name
+                seen.clear()
 
 
 def test_props() -> None:

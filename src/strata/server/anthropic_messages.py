@@ -1,6 +1,5 @@
 """Anthropic's messages: requests."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +9,7 @@ import msgspec
 from strata.chat.conversation import TemplateOptions, Turn
 from strata.server.anthropic_turns import Content, system_text, turns_of
 from strata.server.anthropic_writer import MessageWriter
-from strata.server.ask import Ask, jobs_of
+from strata.server.ask import Ask, jobs_of, prompt_of
 from strata.server.body import read_fields
 from strata.server.dialect import Work
 from strata.server.errors import ApiError
@@ -108,7 +107,7 @@ async def count(value: Mapping[str, Any], served: ServedModel) -> dict[str, int]
     served.check_name(fields.model)
     options = _options(fields, source_of(served))
     options = replace(options, tools=[tool.written() for tool in toolbox_of(fields).tools])
-    prompt = await asyncio.to_thread(served.conversation.prompt, _turns(fields), options)
+    prompt = await prompt_of(served.conversation, _turns(fields), options)
     return {"input_tokens": len(prompt.tokens)}
 
 

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from strata.core.errors import StrataError
 from strata.core.log import Log
 from strata.server import anthropic_messages, openai_chat, openai_completions, openai_responses
+from strata.server.aside import aside
 from strata.server.body import read_fields, read_object
 from strata.server.client_watch import ClientGoneError, ClientWatch
 from strata.server.coming import coming
@@ -89,12 +90,14 @@ class Api:
         """POST /tokenize."""
         fields = read_fields(await self.body(request), TokenizeFields, {})
         model = self._models.find(fields.model)
-        return JSONResponse(tokenize(fields, model.served, model.context))
+        characters = len(fields.content or fields.prompt or "")
+        return JSONResponse(await aside(characters, tokenize, fields, model.served, model.context))
 
     async def detokenize(self, request: Request) -> Response:
         """POST /detokenize."""
         fields = read_fields(await self.body(request), DetokenizeFields, {})
-        return JSONResponse(detokenize(fields, self._models.find(fields.model).served))
+        served = self._models.find(fields.model).served
+        return JSONResponse(await aside(len(fields.tokens), detokenize, fields, served))
 
     async def body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent."""

@@ -55,8 +55,7 @@ async def jobs_of(ask: Ask, served: ServedModel, context: int | None) -> list[Jo
     box = ask.toolbox
     dialect = _dialect(ask, served)
     options = replace(ask.options, tools=[tool.written() for tool in box.tools]) if box.tools else ask.options
-    characters = sum(len(turn.content) for turn in ask.turns) + sum(len(str(tool)) for tool in options.tools)
-    prompt = await aside(characters, conversation.prompt, ask.turns, options)
+    prompt = await prompt_of(conversation, ask.turns, options)
     room = None if context is None else max(1, context - len(prompt.tokens))
     asked = {**ask.sampling, "constraint": await _constraint(ask, served, prompt, dialect, room)}
     if asked["constraint"] is not None and ask.ignore_end:
@@ -83,6 +82,12 @@ async def jobs_of(ask: Ask, served: ServedModel, context: int | None) -> list[Jo
         )
         for number in range(ask.count)
     ]
+
+
+async def prompt_of(conversation: Conversation, turns: Sequence[Turn], options: TemplateOptions) -> Prompt:
+    """What the engine reads of `turns`, however long they are."""
+    characters = sum(len(turn.content) for turn in turns) + sum(len(str(tool)) for tool in options.tools)
+    return await aside(characters, conversation.prompt, turns, options)
 
 
 def _dialect(ask: Ask, served: ServedModel) -> ToolDialect | None:

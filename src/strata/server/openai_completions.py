@@ -68,7 +68,8 @@ async def read(value: Mapping[str, Any], served: ServedModel, context: int | Non
     if fields.echo:
         shown = replace(shown, echoes=[tokenizer.decode(prompt, control=True) for prompt in prompts])
     if fields.suffix:
-        prompts = [around(prompt, tokenizer.encode(fields.suffix, bos=False), tokenizer) for prompt in prompts]
+        suffix = await aside(len(fields.suffix), tokenizer.encode, fields.suffix, bos=False)
+        prompts = [around(prompt, suffix, tokenizer) for prompt in prompts]
     must = await constraint_of(form_of(fields), served, _most(fields, served, context, prompts))
     jobs = jobs_of(fields, prompts, served, must)
     return Work(jobs, CompletionWriter(served.name, int(time.time()), shown), fields.stream)
