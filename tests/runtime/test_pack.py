@@ -5,7 +5,7 @@ import torch
 
 from strata.core.errors import RequestError
 from strata.core.window import Window
-from strata.runtime.pack import StepInputs, StepShape, check_tokens
+from strata.runtime.pack import FEW, StepInputs, StepShape, check_tokens
 from strata.state.memory import Memory
 
 WINDOWS = [Window(2, 5, (7, 8, 9), 2), Window(0, 0, (4,), 0), Window(1, 3, (6, 6), 1)]
@@ -19,6 +19,18 @@ def test_rows_stand_in_the_order_of_the_windows():
     assert inputs.rows.slot.tolist() == [2, 2, 2, 0, 1, 1]
     assert inputs.rows.position.tolist() == [5, 6, 7, 0, 3, 4]
     assert inputs.rows.segments.tolist() == [[2, 0, 3], [0, 3, 1], [1, 4, 2]]
+
+
+@pytest.mark.parametrize("length", [FEW, FEW + 1, 40])
+def test_long_windows_are_written_as_short_ones_are(length):
+    windows = [Window(1, 70, tuple(range(100, 100 + length)), 2), WINDOWS[0]]
+    inputs = StepInputs(StepShape.of(windows, False))
+    inputs.fill(windows)
+    assert inputs.tokens.tolist() == [*range(100, 100 + length), 7, 8, 9]
+    assert inputs.rows.slot.tolist() == [1] * length + [2] * 3
+    assert inputs.rows.position.tolist() == [*range(70, 70 + length), 5, 6, 7]
+    assert inputs.rows.segments.tolist() == [[1, 0, length], [2, length, 3]]
+    assert inputs.scored.tolist() == [length - 2, length - 1, length + 1, length + 2]
 
 
 def test_the_last_rows_of_each_window_are_scored():

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from strata.core.errors import RequestError
 from strata.core.window import Window
 from strata.kernels.views import DrawRows, Rows
 from strata.state.memory import HOST, Memory
+
+FEW = 8
+"""Rows of a window that are written one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,17 @@ class StepInputs:
         first = found = 0
         for i, w in enumerate(windows):
             stop = first + len(w.tokens)
-            tokens[first:stop] = w.tokens
-            slot[first:stop] = w.slot
-            position[first:stop] = range(w.start, w.end)
-            segments[i] = (w.slot, first, len(w.tokens))
-            scored[found : found + w.score] = range(stop - w.score, stop)
-            first, found = stop, found + w.score
+            if len(w.tokens) <= FEW:  # numpy's own loops take longer to begin than this takes
+                for row, token in enumerate(w.tokens, first):
+                    tokens[row], slot[row], position[row] = token, w.slot, w.start + row - first
+            else:
+                tokens[first:stop], slot[first:stop] = w.tokens, w.slot
+                position[first:stop] = np.arange(w.start, w.end)
+            segments[i, 0], segments[i, 1], segments[i, 2] = w.slot, first, len(w.tokens)
+            for row in range(stop - w.score, stop):
+                scored[found] = row
+                found += 1
+            first = stop
         if self.held is not None:
             self.held[:] = held
         for column, values in zip(self.wished, zip(*wishes, strict=True), strict=False):

@@ -207,8 +207,7 @@ class Chooser:
             "depth": "auto" if self.fixed is None else self.fixed,
             "drafters": {
                 name: {
-                    "offered": {str(depth): count for depth, count in counts.offered.items()},
-                    "accepted": {str(depth): count for depth, count in counts.accepted.items()},
+                    **counts.values(),
                     "right": self.acceptance[name].values(),
                 }
                 for name, counts in self.counts.items()

@@ -1,6 +1,7 @@
 """What was proposed and what came of it. Pure."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -33,16 +34,25 @@ class Offer:
 
 @dataclass(slots=True)
 class Counts:
-    """Of one drafter, by depth."""
+    """Of one drafter: windows by how many drafts were in them, and by how many became part of the answer."""
 
-    offered: dict[int, int] = field(default_factory=dict)
-    accepted: dict[int, int] = field(default_factory=dict)
+    checked: Counter[int] = field(default_factory=Counter)
+    taken: Counter[int] = field(default_factory=Counter)
 
     def add(self, checked: int, accepted: int) -> None:
         """`checked` drafts were in a window, the first `accepted` of them became part of the answer."""
-        for counts, most in ((self.offered, checked), (self.accepted, accepted)):
-            for depth in range(1, most + 1):
-                counts[depth] = counts.get(depth, 0) + 1
+        self.checked[checked] += 1
+        self.taken[accepted] += 1
+
+    def values(self) -> dict[str, dict[str, int]]:
+        """Plain values: drafts that were offered and accepted, by depth."""
+        return {"offered": by_depth(self.checked), "accepted": by_depth(self.taken)}
+
+
+def by_depth(windows: Mapping[int, int]) -> dict[str, int]:
+    """Drafts by depth, from windows by the number of their drafts."""
+    deepest = max(windows, default=0)
+    return {str(d): sum(count for drafts, count in windows.items() if drafts >= d) for d in range(1, deepest + 1)}
 
 
 def common(left: Sequence[int], right: Sequence[int]) -> int:

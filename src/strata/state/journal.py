@@ -6,6 +6,8 @@ are run once more from their saved inputs, by the same kernel: the bits are thos
 
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from strata.kernels.step_program import StepProgram
@@ -30,6 +32,8 @@ class Replay:
 
     program: StepProgram
     segments: Mirror
+    listed: npt.NDArray[np.int32]
+    """Where the host writes them: [runs, 3]."""
 
 
 @dataclass(slots=True)
