@@ -4,17 +4,21 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from strata.assemble import load
+from strata.assemble import load, make_ops
 from strata.checkpoint.gguf import open_gguf
 from strata.checks import measured
 from strata.checks.facts import processor
+from strata.checks.kernel_cases import random_weight
 from strata.cli.main import run
 from strata.convert.shapes import shape_of
 from strata.convert.synth import synth
 from strata.convert.types import Types
 from strata.core.log import Level, Log
+from strata.kernels.cpu_ops import CpuOps
 from strata.plan.wishes import Wishes
 from strata.quant.formats import FORMATS
 
@@ -22,7 +26,8 @@ from strata.quant.formats import FORMATS
 def known(folder: Path, gbs: float = 10.0) -> None:
     """Rates as a measurement would leave them."""
     rates = {f"{name}, 1 row": gbs for name in FORMATS} | {f"{name}, rows": 100.0 for name in FORMATS}
-    kept = {"version": measured.VERSION, "cpu": processor(), "rates": {"2 threads, portable": {"read": gbs, **rates}}}
+    here = {"read": gbs, "call": 0.0, **rates}
+    kept = {"version": measured.VERSION, "cpu": processor(), "rates": {"2 threads, portable": here}}
     (folder / "rates.json").write_text(json.dumps(kept))
 
 
@@ -82,7 +87,7 @@ def test_calibrating_measures_and_keeps(
     environ = {"STRATA_CACHE_DIR": str(tmp_path), "STRATA_THREADS": "2", "STRATA_ISA": "portable"}
     assert run(["calibrate", "--format", "Q8_0", "--json"], environ) == 0
     rates = json.loads(capsys.readouterr().out)["rates"]
-    assert set(rates) == {"read", "Q8_0, 1 row", "Q8_0, rows"} and min(rates.values()) > 0
+    assert set(rates) == {"read", "call", "Q8_0, 1 row", "Q8_0, rows"} and min(rates.values()) > 0
     kept = json.loads((tmp_path / "rates.json").read_text())["rates"]["2 threads, portable"]
     assert kept == rates
     assert run(["calibrate", "--format", "Q8_0"], environ) == 0
@@ -98,6 +103,29 @@ def test_rates_of_another_processor_are_dropped(tmp_path: Path) -> None:
     assert measured.Measured(tmp_path, 2, "portable").here == {}
     (tmp_path / "rates.json").write_text("{")
     assert measured.Measured(tmp_path, 2, "portable").here == {}
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(-1.0, False), (2.0, True)])
+def test_what_was_measured_in_company_serves_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: float, kept: bool
+) -> None:
+    monkeypatch.setattr(measured, "DISTURBED", limit)
+    monkeypatch.setattr(measured, "MEGABYTES", 1)
+    ops, machine = make_ops(Wishes(threads=2))
+    assert isinstance(ops, CpuOps)
+    rates = measured.Measured(tmp_path, 2, machine.isa).need(["Q8_0"], ops, lambda *_: None)
+    assert min(rates.product_gbs["Q8_0"], rates.read_gbs, rates.call_us) > 0
+    later = measured.Measured(tmp_path, 2, machine.isa)
+    assert set(later.here) == ({"read", "call", "Q8_0, 1 row", "Q8_0, rows"} if kept else set())
+    later.need(["Q8_0"], ops, lambda *_: None, again=True)
+    assert len(measured.Measured(tmp_path, 2, machine.isa).here) == 4, "who asks for it gets it kept"
+
+
+def test_small_pages_hold_the_same_weight() -> None:
+    weight = random_weight("Q4_K", 8, 256, np.random.default_rng(0))
+    copy = measured.in_small_pages(weight)
+    assert torch.equal(copy.planes[0], weight.planes[0])
+    assert copy.planes[0].data_ptr() % 4096 == 0 and copy.planes[0].data_ptr() != weight.planes[0].data_ptr()
 
 
 def headers_only(model: Path, target: Path) -> Path:

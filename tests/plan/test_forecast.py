@@ -1,5 +1,7 @@
 """Forecasts: from bytes and rates to seconds, by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from strata.plan.forecast import Rates, Work, prompt_seconds, step_seconds
@@ -12,6 +14,14 @@ def test_one_stream_reads_its_experts() -> None:
     assert WORK.distinct(1) == pytest.approx(50)
     seconds = step_seconds(WORK, RATES, 1, 0)
     assert seconds == pytest.approx(0.1 + 50 * 2e6 / 8e9 + 14 / 20e9)
+
+
+def test_starting_a_product_takes_its_time_whatever_it_reads() -> None:
+    work, rates = replace(WORK, calls=100), replace(RATES, call_us=7.0)
+    assert step_seconds(work, rates, 1, 0) - step_seconds(WORK, rates, 1, 0) == pytest.approx(700e-6)
+    slow = replace(rates, read_gbs=0.1)
+    more = prompt_seconds(work, slow, 4096, 512) - prompt_seconds(WORK, slow, 4096, 512)
+    assert more == pytest.approx(8 * 700e-6)
 
 
 def test_context_adds_its_state() -> None:

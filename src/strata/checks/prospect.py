@@ -120,6 +120,7 @@ def work_of(model: Model, wishes: Wishes) -> Work:
         model.shape.top_k,
         sum(layout.token_bytes(wishes.kv_type) for layout in model.layouts),
         sum(layout.sequence_bytes() for layout in model.layouts),
+        sum(weight.rows > 1 for weight in dense_weights(model) if id(weight) not in tables) + len(banks),
     )
 
 

@@ -91,7 +91,10 @@ def calibrate(
         kept = {"file": str(known.path), "rates": dict(known.here)}
         sys.stdout.write(json.dumps({**kept, **origin(machine.threads, machine.isa)}) + "\n")
         return
-    rows = [("memory, a plain read", f"{rates.read_gbs:.1f} GB/s", "", changed(before, known.here, "read"))]
+    rows = [
+        ("memory, a plain read", f"{rates.read_gbs:.1f} GB/s", "", changed(before, known.here, "read")),
+        ("to start a product", f"{rates.call_us:.1f} us", "", changed(before, known.here, "call")),
+    ]
     for name in sorted(names):
         was = changed(before, known.here, f"{name}, 1 row")
         rows.append((name, f"{rates.product_gbs[name]:.1f} GB/s", f"{rates.product_gmacs[name]:.0f} GMAC/s", was))

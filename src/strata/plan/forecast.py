@@ -26,6 +26,8 @@ class Work:
     top_k: int
     token_bytes: int
     sequence_bytes: int
+    calls: int = 0
+    """Products that a step starts: of dense matrices, and of each layer's experts."""
 
     @property
     def expert_bytes(self) -> int:
@@ -49,12 +51,15 @@ class Rates:
     """Bytes of weights per second of a product with one row, by format, GB/s."""
     product_gmacs: Mapping[str, float]
     """Multiply-adds per second of a product with many rows, by format, 10^9 per second."""
+    call_us: float = 0.0
+    """What starting a product takes, however small it is, microseconds; what lies between products goes with it."""
 
 
 def step_seconds(work: Work, rates: Rates, slots: int, context: int) -> float:
     """One decode step of `slots` conversations that have read `context` tokens each."""
     distinct = work.distinct(slots)
-    seconds = slots * (context * work.token_bytes + 2 * work.sequence_bytes) / (rates.read_gbs * 1e9)
+    seconds = work.calls * rates.call_us / 1e6
+    seconds += slots * (context * work.token_bytes + 2 * work.sequence_bytes) / (rates.read_gbs * 1e9)
     for name, nbytes in work.dense.items():
         seconds += _product(work, rates, name, nbytes, slots)
     for name, nbytes in work.expert.items():
@@ -78,4 +83,4 @@ def prompt_seconds(work: Work, rates: Rates, tokens: int, chunk: int) -> float:
         macs += work.layers * work.top_k * nbytes * work.values[name] / rates.product_gmacs[name]
     reading = sum(work.dense.values()) + work.distinct(min(chunk, tokens)) * work.expert_bytes
     chunks = -(-tokens // chunk)
-    return max(tokens * macs / 1e9, chunks * reading / (rates.read_gbs * 1e9))
+    return max(tokens * macs / 1e9, chunks * (reading / (rates.read_gbs * 1e9) + work.calls * rates.call_us / 1e6))
