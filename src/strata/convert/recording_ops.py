@@ -299,6 +299,10 @@ class RecordingOps:
         """See Ops.gate."""
         return self.inner.gate(kind, g, x)
 
+    def gate_heads(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate_heads."""
+        return self.inner.gate_heads(kind, g, x)
+
     def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
         """See Ops.signed_root."""
         return self.inner.signed_root(x, least)

@@ -298,6 +298,10 @@ class CpuOps:
         """See Ops.gate."""
         return elementwise_cpu.gate(self.native, kind, g, x)
 
+    def gate_heads(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate_heads."""
+        return joined.gate_heads(self, kind, g, x)
+
     def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
         """See Ops.signed_root."""
         return elementwise_cpu.signed_root(self.native, x, least)

@@ -345,6 +345,10 @@ class GpuOps:
         """See Ops.gate."""
         return elementwise_gpu.gate(self.device, kind, g, x)
 
+    def gate_heads(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate_heads."""
+        return elementwise_gpu.gate_heads(self.device, kind, g, x)
+
     def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
         """See Ops.signed_root."""
         return elementwise_gpu.signed_root(self.device, x, least)

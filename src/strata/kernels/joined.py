@@ -2,7 +2,7 @@
 
 import torch
 
-from strata.kernels.ops import HeadPairing, Ops, RopeLayout
+from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.views import HeadGate, HeadNorms, PagedPlane, Rows, Weight
 
 
@@ -71,6 +71,11 @@ def complete_blocks(
     normed = ops.rms_norm(mean, weight, eps, mean.shape[-1])
     key = ops.rope(normed.view(len(normed), 1, -1), *ops.rope_angles(starts, frequencies), layout)
     ops.cache_write(block_keys, rows.slot, blocks, key.view(normed.shape))
+
+
+def gate_heads(ops: Ops, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """See Ops.gate_heads."""
+    return ops.gate(kind, ops.join([g]), x.view(len(x), -1))
 
 
 def delta_inputs(

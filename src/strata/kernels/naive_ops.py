@@ -293,6 +293,10 @@ class NaiveOps:
         """See Ops.gate."""
         return elementwise_naive.gate(kind, g, x)
 
+    def gate_heads(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """See Ops.gate_heads."""
+        return joined.gate_heads(self, kind, g, x)
+
     def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
         """See Ops.signed_root."""
         return elementwise_naive.signed_root(x, least)

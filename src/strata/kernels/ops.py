@@ -365,6 +365,13 @@ class Ops(Protocol):
         """activate(kind, g) * x, of one shape."""
         ...
 
+    def gate_heads(self, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """`gate` of heads x [T, heads, d] by g like it, of which only a head's values are neighbours -> [T, heads * d].
+
+        As kernels/joined.py.
+        """
+        ...
+
     def signed_root(self, x: torch.Tensor, least: float) -> torch.Tensor:
         """sign(x) * sqrt(max(|x|, least)), IEEE square root."""
         ...

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.kernels.ops import Ops
 from strata.kernels.views import HeadNorms, Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
@@ -41,7 +40,7 @@ class Attention:
         ops, rows = batch.ops, batch.rows
         assert state.keys is not None and state.values is not None
         q, k, v, *index = ops.linear(x, (self.q, self.k, self.v, *(self.indexer.inputs if self.indexer else ())))
-        q, gate = self.split_gate(ops, q)
+        q, gate = self.split_gate(q)
         k, v = (each.view(-1, self.kv_heads, self.head_dim) for each in (k, v))
         angles, layout = batch.angles(self.rope), self.rope.layout
         q, k = ops.attention_inputs(q, k, v, self.norms, angles, layout, state.keys, state.values, rows)
@@ -55,7 +54,7 @@ class Attention:
             batch.report(f"{self.name}.selected", positions=positions, count=count)
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
         if gate is not None:
-            o = ops.gate("sigmoid", gate, o)
+            o = ops.gate_heads("sigmoid", gate, o.view(gate.shape))
         (y,) = ops.linear(o, (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
@@ -67,9 +66,9 @@ class Attention:
             return None
         return HeadNorms(self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
 
-    def split_gate(self, ops: Ops, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """W_q x -> (queries [T, heads, d], a view; gate [T, heads * d] or None)."""
+    def split_gate(self, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """W_q x -> (queries [T, heads, d], a view; gate of that shape, another, or None)."""
         if not self.gated:
             return q.view(-1, self.heads, self.head_dim), None
         both = q.view(-1, self.heads, 2, self.head_dim)
-        return both[:, :, 0], ops.join([both[:, :, 1]])
+        return both[:, :, 0], both[:, :, 1]

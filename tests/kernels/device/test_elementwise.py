@@ -9,6 +9,7 @@ from strata.kernels.activate import gpu as activate_gpu
 from strata.kernels.activate import naive as activate_naive
 from strata.kernels.elementwise import gpu, naive
 from strata.kernels.host_device import HostDevice
+from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Activation
 
 SPECIAL = torch.tensor([[0.0, -0.0, float("nan"), float("inf"), -float("inf"), 1e-40, -3e38, 1e-6, 88.8, -103.9]])
@@ -31,6 +32,19 @@ def test_activations_and_gates(kind: Activation) -> None:
         both = activate_naive.activate(kind, g, 3.0, 0.3)
         on_device(lambda d, g=g: [activate_gpu.activate(d, kind, g, 3, 0.3)], [both])
         on_device(lambda d, g=g, x=x: [gpu.gate(d, kind, g, x)], [naive.gate(kind, g, x)])
+
+
+@pytest.mark.parametrize(("rows", "heads", "dim"), [(1, 4, 32), (3, 2, 48), (2, 3, 5)])
+def test_gates_of_heads_are_read_where_they_lie(rows: int, heads: int, dim: int) -> None:
+    both, x = normal(1, rows, heads, 2, dim), normal(2, rows, heads, dim)
+    g, other = both[:, :, 1], both[:, :, 0]
+    expected = NaiveOps().gate_heads("sigmoid", g, x)
+    on_device(lambda d: [gpu.gate_heads(d, "sigmoid", g, x)], [expected])
+    device = HostDevice()
+    assert not same_bits(gpu.gate_heads(device, "sigmoid", other, x), expected)
+    assert device.launches == 1
+    with pytest.raises(ValueError, match="gate_heads: gates"):
+        gpu.gate_heads(device, "sigmoid", normal(3, rows, dim, heads).transpose(1, 2), x)
 
 
 @pytest.mark.parametrize(("rows", "heads"), [(1, 4), (3, 32), (20, 16)])

@@ -43,6 +43,7 @@ PRODUCERS: dict[str, Make] = {
     "gated rule": gated_rule,
     "low rank": lambda o: o.low_rank_mix(normal(1, 3, 64), UP, normal(7, 3, 4 * 1056), 4),
     "gate": lambda o: o.gate("silu", normal(1, 3, 1056), normal(7, 3, 1056)),
+    "heads": lambda o: o.gate_heads("silu", normal(1, 3, 11, 2, 96)[:, :, 1], normal(7, 3, 11, 96)),
     "norm": lambda o: o.rms_norm(normal(7, 3, 1056), normal(2, 1056), 1e-6, 1056),
     "sum's norm": lambda o: o.add_norm(normal(7, 3, 1056), normal(8, 3, 1056), normal(2, 1056), 1e-6)[1],
     "attention": attended,

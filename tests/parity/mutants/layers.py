@@ -21,11 +21,11 @@ Patch = pytest.MonkeyPatch
 
 
 def query_and_gate_as_halves(patch: Patch) -> None:
-    def split(self, ops, q):
+    def split(self, q):
         if not self.gated:
             return q.view(-1, self.heads, self.head_dim), None
         wide = self.heads * self.head_dim
-        return q[:, :wide].contiguous().view(-1, self.heads, self.head_dim), q[:, wide:].contiguous()
+        return tuple(half.contiguous().view(-1, self.heads, self.head_dim) for half in (q[:, :wide], q[:, wide:]))
 
     patch.setattr(Attention, "split_gate", split)
 

@@ -13,6 +13,7 @@ ADD, DIVIDE, MULTIPLY, SIGNED_ROOT, DELTA_RATES, SPREAD = (
     for name in ("add", "divide", "multiply", "signed_root", "delta_rates", "spread")
 )
 GATE = {kind: Kernel("activate", f"gate_{kind}", early=True) for kind in KINDS}
+GATE_HEADS = {kind: Kernel("activate", f"gate_heads_{kind}", early=True) for kind in KINDS}
 
 
 def add(device: Device, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -49,6 +50,21 @@ def gate(device: Device, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> 
     left, right = floats(device, "gate: g", g, x.shape), floats(device, "gate: x", x, x.shape)
     places = out.data_ptr(), *beside(device, out)
     device.launch(GATE[kind], blocks_for(count), THREADS, 0, left, right, *places, count, max(1, out.shape[-1]))
+    return out
+
+
+def gate_heads(device: Device, kind: Activation, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """See Ops.gate_heads; ValueError when the shapes differ, or a head's gates are no neighbours."""
+    rows, heads, dim = x.shape
+    if g.shape != x.shape or (g.stride(2) != 1 and dim > 1) or g.dtype is not torch.float32 or g.device != x.device:
+        raise ValueError(
+            f"gate_heads: gates {tuple(g.shape)} by {g.stride()}, of {g.dtype}, do not fit {tuple(x.shape)}"
+        )
+    out = device.empty(rows, heads * dim)
+    count, values = out.numel(), floats(device, "gate_heads: x", x, x.shape)
+    places = out.data_ptr(), *beside(device, out)
+    sizes = (count, max(1, heads * dim), max(1, dim), g.stride(0), g.stride(1))
+    device.launch(GATE_HEADS[kind], blocks_for(count), THREADS, 0, g.data_ptr(), values, *places, *sizes)
     return out
 
 
