@@ -3,7 +3,8 @@
     python benchmarks/device/prompt_kernels.py [--arch qwen3moe] [--tokens 2048] [--layers 8] [--resident 0.5]
 
 The extensions are built already. Lines: the step as a whole, with what the host took to start it; copies from the host;
-the kernels, largest first: milliseconds, launches, microseconds of one; the longest gaps between kernels.
+the kernels, largest first: milliseconds, launches, microseconds of one; the longest gaps between kernels; then the same
+for a layer of each kind.
 """
 
 import argparse
@@ -161,6 +162,26 @@ def report(here: list[Span], there: list[Span]) -> list[str]:
     return lines
 
 
+def by_layers(here: list[Span]) -> list[str]:
+    """Lines about a layer of each kind, of those that end with the experts' combination and follow another."""
+    kernels = sorted((span for span in here if not span.is_copy), key=lambda span: span.start)
+    ends = [i for i, span in enumerate(kernels) if span.name == "combine"]
+    kinds: dict[str, list[list[Span]]] = {}
+    for before, end in pairwise(ends):
+        layer = kernels[before + 1 : end + 1]
+        kind = "delta net" if any(span.name == "delta_prompt" for span in layer) else "attention"
+        kinds.setdefault(kind, []).append(layer)
+    lines = []
+    for kind, layers in kinds.items():
+        spent: Counter[str] = Counter()
+        for span in (span for layer in layers for span in layer):
+            spent[span.name] += span.us  # type: ignore[assignment]
+        count = 1e3 * len(layers)
+        lines.append(f"{kind}: {sum(spent.values()) / count:.2f} ms of kernels in one of {len(layers)} layers")
+        lines += [f"{us / count:9.3f} ms  {name[:90]}" for name, us in spent.most_common(24)]
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", choices=sorted(FORMATS), default="qwen3moe")
@@ -178,7 +199,8 @@ def main() -> None:
     took = min(reading.read() for _ in range(3))
     what = f"{asked.arch}, {asked.layers} layers, {asked.tokens} tokens, {asked.resident:.0%} resident"
     print(f"{what}: {took * 1e3:.2f} ms")
-    print("\n".join(report(*reading.spans())), flush=True)
+    here, there = reading.spans()
+    print("\n".join([*report(here, there), *by_layers(here)]), flush=True)
 
 
 if __name__ == "__main__":
