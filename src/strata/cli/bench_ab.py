@@ -94,11 +94,15 @@ def ab(
         say(json.dumps({"bench": "ab", **versus.values(), **about, **origin(None, None), "settings": settings}) + "\n")
         return
     for side in sides:
-        runs = rates[side.name]
-        least, most = min(runs), max(runs)
-        what = " ".join([str(side.checkout), *side.flags])
-        say(f"{side.name.upper()} {statistics.median(runs):.2f} tok/s (from {least:.2f} to {most:.2f}): {what}\n")
+        say(in_words(side, rates[side.name]))
     say(versus.words() + "\n")
+
+
+def in_words(side: Side, rates: Sequence[float]) -> str:
+    """A line of a side's rates."""
+    what = " ".join([str(side.checkout), *side.flags])
+    middle, least, most = statistics.median(rates), min(rates), max(rates)
+    return f"{side.name.upper()} {middle:.2f} tok/s (from {least:.2f} to {most:.2f}): {what}\n"
 
 
 def checkout_of(flag: str, folder: Path | None) -> Path:

@@ -13,6 +13,9 @@ Told = Callable[[int, int], None]
 
 PROMPT_UNITS = ("prompt_", "delta_prompt", "attention_whole", "attention_list", "select_prompt")
 """Beginnings of the units that only prompts need: steps may begin without them."""
+FOR_THE_HOST = ("probe", "attention_few", "attention_whole")
+"""Units that no GPU launches as they are named: a test's, and those whose shape is compiled in when it is known
+(`attention_few` for every shape at once takes NVRTC a minute)."""
 
 
 def units_for(formats: Iterable[str]) -> list[str]:
@@ -22,7 +25,7 @@ def units_for(formats: Iterable[str]) -> list[str]:
     """
     known = set(formats)
     codes = {f"STRATA_SUB={fmt.sub} STRATA_MINIMA={int(fmt.minima)}" for fmt in map(FORMATS.__getitem__, known)}
-    wanted = [unit for unit in units() if unit != "probe" and is_for(unit, known, codes)]
+    wanted = [unit for unit in units() if unit not in FOR_THE_HOST and is_for(unit, known, codes)]
     return sorted(wanted, key=lambda unit: unit.startswith(PROMPT_UNITS))
 
 

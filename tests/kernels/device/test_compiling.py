@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from strata.kernels.compiling import PROMPT_UNITS, Compiling, units_for
+from strata.kernels.compiling import FOR_THE_HOST, PROMPT_UNITS, Compiling, units_for
 from strata.kernels.device_source import units
 
 
@@ -16,8 +16,8 @@ def test_a_models_units_are_those_of_its_formats_steps_first():
     codes = [unit for unit in found if unit.startswith("prompt_products")]
     assert codes and all("SUB=32 STRATA_MINIMA=1" in unit or "SUB=16 STRATA_MINIMA=0" in unit for unit in codes)
     prompts = [unit.startswith(PROMPT_UNITS) for unit in found]
-    assert prompts == sorted(prompts) and "norm" in found and "probe" not in found
-    assert set(found) <= set(units()) and len(found) == len(set(found))
+    assert prompts == sorted(prompts) and "norm" in found and not set(FOR_THE_HOST) & set(found)
+    assert set(found) | set(FOR_THE_HOST) <= set(units()) and len(found) == len(set(found))
 
 
 def test_units_are_made_beside_the_caller_and_once():

@@ -14,8 +14,8 @@ struct Few {
     STRATA_METHOD Shape value_shape() const { ATTENTION_SHAPE(shape, VALUES); return shape; }
 #else
     Shape shape_of_keys, shape_of_values;
-    Shape key_shape() const { return shape_of_keys; }
-    Shape value_shape() const { return shape_of_values; }
+    STRATA_METHOD Shape key_shape() const { return shape_of_keys; }
+    STRATA_METHOD Shape value_shape() const { return shape_of_values; }
 #endif
     Unit unit;
     Seen seen;
