@@ -54,6 +54,6 @@ def test_why_there_is_none(monkeypatch):
     monkeypatch.setattr(on_device.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(cuda, "get_device_name", lambda: "an old card")
     monkeypatch.setattr(cuda, "get_device_capability", lambda: (6, 1))
-    assert no_cuda() == "an old card has compute capability 6.1, 7.5 or more is needed"
+    assert no_cuda() == "an old card has compute capability 6.1, 8.0 or more is needed"
     monkeypatch.setattr(cuda, "get_device_capability", lambda: (9, 0))
     assert no_cuda() == ""

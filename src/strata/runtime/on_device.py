@@ -29,8 +29,8 @@ from strata.runtime.apart import Apart
 from strata.runtime.tiers import reported, tier_experts
 from strata.state.memory import Memory
 
-LEAST_CAPABILITY = (7, 5)
-"""What the run-time compiler of CUDA 13 still compiles for."""
+LEAST_CAPABILITY = (8, 0)
+"""Copies beside the threads that asked for them (cp.async) begin here; products do not compile for older ones."""
 EMULATED_SHARE = 0.5
 """Part of the host's free memory that stands for the emulator's VRAM."""
 
