@@ -8,6 +8,7 @@ from strata.chat.conversation import TemplateOptions, Turn
 from strata.chat.events import Done, ReasoningDelta, TextDelta
 from strata.chat.reader import Reading
 from strata.cli import transcript
+from strata.cli.interrupts import noticed
 from strata.cli.output import figures, note, say
 from strata.cli.talk import Talker
 from strata.cli.transcript import Transcript
@@ -52,18 +53,20 @@ class Chat:
         thought: list[str] = []
         try:
             prompt = self.talker.conversation.prompt([*opening, *turns], TemplateOptions(self.thinking))
-            for event in self.talker.answer(prompt, Reading(opened=prompt.opened)):
-                if isinstance(event, ReasoningDelta):
-                    thought.append(event.text)
-                    say(event.text)
-                elif isinstance(event, TextDelta):
-                    if thought and not said:
-                        say("\n---\n")
-                    said.append(event.text)
-                    say(event.text)
-                elif isinstance(event, Done):  # no tools are offered here, so there are no calls
-                    say("\n")
-                    note(f"({figures(event)})")
+            with noticed() as check:
+                for event in self.talker.answer(prompt, Reading(opened=prompt.opened)):
+                    check()
+                    if isinstance(event, ReasoningDelta):
+                        thought.append(event.text)
+                        say(event.text)
+                    elif isinstance(event, TextDelta):
+                        if thought and not said:
+                            say("\n---\n")
+                        said.append(event.text)
+                        say(event.text)
+                    elif isinstance(event, Done):  # no tools are offered here, so there are no calls
+                        say("\n")
+                        note(f"({figures(event)})")
         except KeyboardInterrupt:
             say("\n")
             note("(stopped)")

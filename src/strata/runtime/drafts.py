@@ -103,8 +103,8 @@ class Drafts:
 
     def tell(self, slot: int) -> None:
         """Tell the drafters what is new of the slot's sequence."""
-        told, length = self.told[slot], self.states.length[slot]
-        if self.chooser is not None and told < length:
+        told, length = self.told.get(slot), self.states.length[slot]
+        if self.chooser is not None and told is not None and told < length:
             self.chooser.extend(slot, self.states.tokens[slot, told:length].tolist())
             self.told[slot] = length
 
