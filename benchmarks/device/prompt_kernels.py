@@ -12,7 +12,7 @@ import importlib
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -151,10 +151,7 @@ def report(here: list[Span], there: list[Span]) -> list[str]:
         f"nothing {(length - busy - alone) / 1e3:.2f}; the host started {len(there)} kernels in {host / 1e3:.2f} ms",
         f"copies: {len(copies)} in {covered(copies) / 1e3:.2f} ms",
     ]
-    spent: Counter[str] = Counter()
-    for span in kernels:
-        spent[span.name] += span.us  # type: ignore[assignment]
-    for name, us in spent.most_common(40):
+    for name, us in most(kernels, 40):
         calls = sum(span.name == name for span in kernels)
         lines.append(f"{us / 1e3:9.2f} ms {calls:5} x {us / calls:9.1f} us  {name[:90]}")
     gaps = sorted(((b.start - a.end, a.name, b.name) for a, b in pairwise(kernels) if b.start > a.end), reverse=True)
@@ -173,13 +170,19 @@ def by_layers(here: list[Span]) -> list[str]:
         kinds.setdefault(kind, []).append(layer)
     lines = []
     for kind, layers in kinds.items():
-        spent: Counter[str] = Counter()
-        for span in (span for layer in layers for span in layer):
-            spent[span.name] += span.us  # type: ignore[assignment]
-        count = 1e3 * len(layers)
-        lines.append(f"{kind}: {sum(spent.values()) / count:.2f} ms of kernels in one of {len(layers)} layers")
-        lines += [f"{us / count:9.3f} ms  {name[:90]}" for name, us in spent.most_common(24)]
+        spans, count = [span for layer in layers for span in layer], 1e3 * len(layers)
+        whole = sum(span.us for span in spans)
+        lines.append(f"{kind}: {whole / count:.2f} ms of kernels in one of {len(layers)} layers")
+        lines += [f"{us / count:9.3f} ms  {name[:90]}" for name, us in most(spans, 24)]
     return lines
+
+
+def most(spans: Iterable[Span], count: int) -> list[tuple[str, float]]:
+    """The names that take most, with their microseconds."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    for span in spans:
+        spent[span.name] += span.us
+    return sorted(spent.items(), key=lambda each: -each[1])[:count]
 
 
 def main() -> None:

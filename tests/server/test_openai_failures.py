@@ -1,5 +1,4 @@
 """OpenAI streams that fail, are left by their client, or say nothing for long."""
-# ruff: noqa: E501
 
 import json
 import socket
@@ -57,7 +56,9 @@ def test_after_a_crash_the_next_request_is_served(tmp_path: Path) -> None:
 
 def raw_request(server: Running, fields: dict[str, Any]) -> socket.socket:
     body = json.dumps({"messages": HELLO} | fields).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    fields_of = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": len(body)}
+    lines = ["POST /v1/chat/completions HTTP/1.1", *(f"{name}: {value}" for name, value in fields_of.items())]
+    head = "\r\n".join([*lines, "", ""])
     connection = socket.create_connection(("127.0.0.1", server.port), timeout=10)
     connection.sendall(head.encode() + body)
     return connection

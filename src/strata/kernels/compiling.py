@@ -11,7 +11,7 @@ from strata.quant.formats import FORMATS
 Told = Callable[[int, int], None]
 """(how many are compiled, of how many)"""
 
-PROMPT_UNITS = ("prompt_", "delta_prompt", "attention_whole", "attention_list", "select_prompt")
+PROMPT_UNITS = ("prompt_", "delta_prompt")
 """Beginnings of the units that only prompts need: steps may begin without them."""
 FOR_THE_HOST = ("probe", "attention_few", "attention_whole")
 """Units that no GPU launches as they are named: a test's, and those whose shape is compiled in when it is known

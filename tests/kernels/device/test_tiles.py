@@ -22,7 +22,7 @@ def test_tiles_equal_the_specification(name: str) -> None:
             assert differing(found, expected) == 0, (cols, count)
 
 
-@pytest.mark.parametrize("name", ["Q8_0", "IQ4_NL"])
+@pytest.mark.parametrize("name", ["Q8_0", "IQ4_NL", "Q4_K", "Q6_K"])  # the latter two in rounds
 def test_columns_that_are_no_number_shows_in_its_row_only(name: str) -> None:
     rng = np.random.default_rng(5)
     w, x = weight(name, 33, 512, rng), activations(6, 512, rng)
