@@ -5,6 +5,8 @@ import json
 import pytest
 
 from models.made import path_of
+from strata.checks.crowd import Answer
+from strata.checks.early_close import EarlyClose
 from strata.checks.interleave import shared_steps
 from strata.checks.watched import Note, Seating, Watched
 from strata.cli.main import run
@@ -90,6 +92,16 @@ def test_a_client_that_is_served_after_it_left_is_named(capsys, monkeypatch):
     code, found, _ = checked("early-close", "qwen3_moe", capsys)
     failure = found["slots are free at the next step"]["failure"]
     assert code == 1 and "request left-answering in slot" in failure and "took part in step" in failure
+
+
+@pytest.mark.parametrize(("later", "kept"), [(7, True), (3, False)])
+def test_a_slot_that_stays_empty_while_somebody_waits_is_named(later, kept):
+    watched = Watched(None)
+    check = EarlyClose(None, [(1,), (2,), (3,)], (4, 5), False)
+    watched.seatings = [Seating(1, (4, 5), Held(0), 0), Seating(2, (1, 1), Held(0), later)]
+    found = {"left-reading": Answer(0.0, slot=1, left_step=5)}
+    failure = check.left_behind("left-reading", found, watched)
+    assert failure == ("request left-reading: slot 1 was free after 5 steps, and given away after [0]" if kept else "")
 
 
 def test_a_damaged_file_that_is_used_is_named(capsys, monkeypatch):

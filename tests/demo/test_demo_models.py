@@ -32,12 +32,16 @@ def up(tmp_path: Path) -> Iterator[httpx.Client]:
     url = next(found.group(1) for line in process.stderr if (found := re.search(r" ready .*url=(\S+)", line)))
     reader = threading.Thread(target=process.stderr.read, daemon=True)
     reader.start()
-    with httpx.Client(base_url=url, timeout=60) as http:
-        yield http
-    process.terminate()
-    assert process.wait(20) == 0
-    reader.join(10)
-    process.stderr.close()
+    try:
+        with httpx.Client(base_url=url, timeout=60) as http:
+            yield http
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        reader.join(10)
+        process.stderr.close()
 
 
 def test_a_conversation_outlives_its_engine(up: httpx.Client) -> None:
