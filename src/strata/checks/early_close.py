@@ -67,7 +67,7 @@ class EarlyClose:
         if name == "left-queue":
             return f"request {name} took part in step {steps[0]}" if steps else ""
         taken = [seating.step for seating in watched.seatings if seating.slot == found[name].slot]
-        waited = any(seating.step > left for seating in watched.seatings)  # on a slow machine all may have come in before
+        waited = any(seating.step > left for seating in watched.seatings)  # otherwise all had come in before it
         if left not in taken and waited:
             return f"request {name}: slot {found[name].slot} was free after {left} steps, and given away after {taken}"
         return ""
