@@ -38,7 +38,7 @@ def test_a_drafter_of_known_rates_saves_steps(rates: DraftRates) -> None:
     assert off["tokens_per_step"] == 1.0
     # 1 + 0.8 + 0.8 * 0.7 + 0.8 * 0.7 * 0.6, with the end of each answer
     assert 2.0 < float(str(drafted["tokens_per_step"])) < 3.2
-    assert set(found) == {"workload", "sides", "ratio", "ratio_95", "ratios"}
+    assert set(found) == {"workload", "sides", "ratio", "ratio_95", "ratio_of_sums", "ratios"}
 
 
 def test_forced_answers_are_copied_by_lookup_and_noise_is_not(rates: DraftRates) -> None:

@@ -110,11 +110,19 @@ class Crowd:
 
     def run(self, timeout_s: float = 3600.0) -> Mapping[str, Answer]:
         """Submit all and wait for every end; TimeoutError when one does not come."""
+        self.begin()
+        return self.wait(timeout_s)
+
+    def begin(self) -> None:
+        """Submit all who come first."""
         for part in self.parts.values():
             self.plan(part)
         for part in self.parts.values():
             if part.comes is None:
                 self.submit(part)
+
+    def wait(self, timeout_s: float = 3600.0) -> Mapping[str, Answer]:
+        """Every answer, once all have ended; TimeoutError when one does not."""
         if not self.over.wait(timeout_s):
             raise TimeoutError(f"{self.left} of {len(self.parts)} requests have not ended after {timeout_s:g} s")
         return self.answers

@@ -1,22 +1,24 @@
-"""What drafts gain: two settings of `--draft` in turn over the same requests, through engines that live on.
+"""What drafts gain: two settings of `--draft` over the same requests, through engines that live on.
 
-The ratio is B's rate by A's: the median of the rounds' ratios, and where it lies at 95% by the sign test. Both sides
-read the same prompts and say the same tokens, A first in one round and B in the next. The first rounds of each side are
-for recording steps and learning, and do not count. Times are of whole crowds of requests, prompts too.
+In a round both sides read the same prompts and say the same tokens, some tokens each in turn (lanes.py), A first in one
+round and B in the next. The ratio is B's rate by A's, prompts too, from the rounds' pieces (pieces.py), with where it
+lies at 95%. The first rounds are for recording steps and learning, and do not count.
 """
 
 import statistics
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
+
+import numpy as np
 
 from strata.assemble import Loaded
 from strata.checks.crowd import Crowd, Part
 from strata.checks.engines import running
+from strata.checks.lanes import Lane, Lanes
+from strata.checks.pieces import pieces, ratio, ratio_range
 from strata.checks.rehearsed import Rehearsed
 from strata.checks.runners import lent, limits_of
-from strata.checks.versus import median_range
 from strata.core.errors import UsageError
 from strata.core.held import Held
 from strata.core.sharing import PRIVATE, Sharing
@@ -33,6 +35,8 @@ from strata.speculate.offer import common
 
 WARM = 4
 """Rounds that do not count."""
+TURN = 8
+"""Tokens of each request in half a turn, and in a piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,11 @@ class Side:
     """One setting."""
 
     draft: str
-    seconds: list[float]
+    engine: Engine
+    lane: Lane
+    seconds: list[float] = field(default_factory=list)
+    pieces: list[list[float]] = field(default_factory=list)
+    """Seconds of each round's."""
     tokens: int = 0
     steps: int = 0
 
@@ -121,32 +129,44 @@ class DraftRates:
     def compare(self, work: Workload) -> dict[str, object]:
         """Both sides in turn -> plain values: rates, their paired ratio, drafts by depth."""
         texts = self.recorded(work) if work.rates else []
-        found = [Side(name, []) for name in self.sides]
-        runners = [self.runner(side, work, texts) for side in self.sides]
-        with running(runners[0]) as first, running(runners[1]) as second:
-            for turn in range(-WARM, self.rounds):
-                pairs = list(zip(found, (first, second), strict=True))
-                for side, engine in pairs if turn % 2 else pairs[::-1]:
-                    self.measure(side, engine, work, turn)
-            depths = [engine.status()["drafts_by_depth"] for engine in (first, second)]
-        ratios = [a / b for a, b in zip(found[0].seconds, found[1].seconds, strict=True)]
+        lanes = Lanes(TURN * self.slots)
+        both = [Lane(self.runner(draft, work, texts), lanes, side) for side, draft in enumerate(self.sides)]
+        with running(both[0], clock=both[0].clock) as first, running(both[1], clock=both[1].clock) as second:
+            found = [Side(*of) for of in zip(self.sides, (first, second), both, strict=True)]
+            try:
+                for turn in range(-WARM, self.rounds):
+                    self.round(found, work, turn)
+            finally:
+                lanes.close()
+            depths = [side.engine.status()["drafts_by_depth"] for side in found]
+        first_s, second_s = (np.array(side.pieces) for side in found)
         return {
             "workload": work.name,
             "sides": [side.values() | {"drafts": depth} for side, depth in zip(found, depths, strict=True)],
-            "ratio": round(statistics.median(ratios), 4),
-            "ratio_95": [round(ratio, 4) for ratio in median_range(ratios)],
-            "ratios": [round(ratio, 4) for ratio in ratios],
+            "ratio": round(ratio(first_s, second_s), 4),
+            "ratio_95": [round(bound, 4) for bound in ratio_range(first_s, second_s)],
+            "ratio_of_sums": round(sum(found[0].seconds) / sum(found[1].seconds), 4),
+            "ratios": [round(a / b, 4) for a, b in zip(found[0].seconds, found[1].seconds, strict=True)],
         }
 
-    def measure(self, side: Side, engine: Engine, work: Workload, turn: int) -> None:
-        """One crowd; the first ones are not counted."""
-        began = time.perf_counter()
-        answers = Crowd(engine, [Part(request) for request in self.requests(work, f"{turn}")]).run()
-        seconds = time.perf_counter() - began
-        if turn >= 0:
-            side.seconds.append(seconds)
-            side.tokens += sum(len(answer.tokens) for answer in answers.values())
-            side.steps += sum(answer.finished.steps + 1 for answer in answers.values() if answer.finished is not None)
+    def round(self, sides: Sequence[Side], work: Workload, turn: int) -> None:
+        """One crowd on each side, in turns; the first rounds are not counted."""
+        began = [side.lane.clock() for side in sides]
+        crowds = []
+        for side in sides:
+            parts = [Part(request) for request in self.requests(work, f"{turn}")]
+            crowds.append(Crowd(side.engine, parts, side.lane.tell))
+            crowds[-1].begin()
+        sides[0].lane.lanes.begin(turn % 2)
+        for side, crowd, start in zip(sides, crowds, began, strict=True):
+            answers = crowd.wait()
+            if turn >= 0:
+                said = sum(len(answer.tokens) for answer in answers.values())
+                side.seconds.append(side.lane.clock() - start)
+                side.pieces.append(pieces(side.lane.trace(), said, TURN * self.slots))
+                side.tokens += said
+                ended = (answer.finished for answer in answers.values())
+                side.steps += sum(each.steps + 1 for each in ended if each is not None)
 
     def requests(self, work: Workload, tag: str) -> list[Request]:
         """The workload's, with ids of their own."""

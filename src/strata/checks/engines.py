@@ -1,6 +1,7 @@
 """Engines that are started for one check, and ended with it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
@@ -8,6 +9,7 @@ from typing import cast
 
 from strata.assemble import Loaded
 from strata.checks.crowd import Answer, Crowd, Part, Tell
+from strata.checks.lanes import Lane
 from strata.checks.runners import forgetful
 from strata.checks.watched import Watched
 from strata.core.order import Order
@@ -29,9 +31,13 @@ class Finding:
 
 
 @contextmanager
-def running(runner: Runner | Watched, settings: EngineSettings | None = None) -> Iterator[Engine]:
+def running(
+    runner: Runner | Watched | Lane,
+    settings: EngineSettings | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Engine]:
     """An engine that runs for as long as it is used."""
-    engine = Engine(cast(Runner, runner), settings or EngineSettings())
+    engine = Engine(cast(Runner, runner), settings or EngineSettings(), clock=clock)
     engine.start()
     try:
         yield engine
