@@ -60,6 +60,32 @@ STRATA_KERNEL(conv_few, (const float* x, const float* weight, float* history, fl
     if (!held || !held[block_y()]) carry(column, past, length);
 }
 
+constexpr int near_taps = 4, near_rows = 4;  // taps of neighbouring rows; rows whose values are asked for at once
+
+// Rows first .. last - 1 of a column under `near_taps` neighbouring taps: each value is read once.
+STRATA_INLINE void conv_near(const Column& column, const float* weight, int64_t first, int64_t last, float* out) {
+    float taps[near_taps], values[near_taps - 1 + near_rows];
+    UNROLL
+    for (int k = 0; k < near_taps; ++k) taps[k] = weight[k];
+    UNROLL
+    for (int k = 0; k + 1 < near_taps; ++k) values[k] = at(column, first + k);
+    for (int64_t t = first; t < last; t += near_rows) {
+        UNROLL
+        for (int j = 0; j < near_rows; ++j)
+            if (t + j < last) values[near_taps - 1 + j] = at(column, t + near_taps - 1 + j);
+        UNROLL
+        for (int j = 0; j < near_rows; ++j) {
+            if (t + j >= last) continue;
+            float acc = 0.0f;
+            UNROLL
+            for (int k = 0; k < near_taps; ++k) acc = fma(taps[k], values[j + k], acc);
+            out[(t + j) * column.channels] = silu(acc);
+        }
+        UNROLL
+        for (int k = 0; k + 1 < near_taps; ++k) values[k] = values[k + near_rows];
+    }
+}
+
 // One thread a channel of `each` rows, for many rows; conv_carry follows. Grid: x channels, y pieces of all rows.
 STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* history, float* out,
                           const int32_t* segments, int64_t num_segments, int64_t rows, int64_t each, int64_t channels,
@@ -71,8 +97,14 @@ STRATA_KERNEL(conv_many, (const float* x, const float* weight, const float* hist
     for (int64_t s = 0; s < num_segments; ++s) {
         const int64_t first = segments[3 * s + 1], stop = first + segments[3 * s + 2];
         const Column column = {history + segments[3 * s] * span * channels + c, x + first * channels + c, span, channels};
-        for (int64_t t = begin > first ? begin : first; t < (end < stop ? end : stop); ++t)
-            out[t * channels + c] = conv_at(column, weight + c * taps, t - first, taps, dilation);
+        const int64_t from = (begin > first ? begin : first) - first, to = (end < stop ? end : stop) - first;
+        if (from >= to) continue;
+        float* const here = out + first * channels + c;
+        if (taps == near_taps && dilation == 1) {
+            conv_near(column, weight + c * taps, from, to, here);
+            continue;
+        }
+        for (int64_t t = from; t < to; ++t) here[t * channels] = conv_at(column, weight + c * taps, t, taps, dilation);
     }
 }
 
