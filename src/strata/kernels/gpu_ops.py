@@ -30,6 +30,7 @@ from strata.kernels.linear import prompt as linear_prompt
 from strata.kernels.native import remember
 from strata.kernels.ngram import gpu as ngram_gpu
 from strata.kernels.norm import gpu as norm_gpu
+from strata.kernels.norm import prompt as norm_prompt
 from strata.kernels.ops import Activation, HeadPairing, RopeLayout
 from strata.kernels.rope import gpu as rope_gpu
 from strata.kernels.route import gpu as route_gpu
@@ -39,6 +40,7 @@ from strata.kernels.sparse_attention import prompt as sparse_prompt
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.streams import low_rank as low_rank_gpu
+from strata.kernels.streams import prompt as streams_prompt
 from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
 
 WINDOW_ROWS = 32
@@ -81,12 +83,15 @@ class GpuOps:
 
     def rms_norm(self, x: torch.Tensor, weight: torch.Tensor | None, eps: float, group: int) -> torch.Tensor:
         """See Ops.rms_norm."""
-        return norm_gpu.rms_norm(self.device, x, weight, eps, group)
+        form = norm_prompt.rms_norm if len(x) > WINDOW_ROWS else norm_gpu.rms_norm
+        return form(self.device, x, weight, eps, group)
 
     def add_norm(
         self, x: torch.Tensor, y: torch.Tensor, weight: torch.Tensor | None, eps: float
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.add_norm."""
+        if len(x) > WINDOW_ROWS and norm_prompt.unit_for(self.device, "norm_many", x.shape[-1]):
+            return norm_prompt.add_norm(self.device, x, y, weight, eps)
         if len(x) > WINDOW_ROWS or not norm_gpu.adds(x.shape[-1]):
             return joined.add_norm(self, x, y, weight, eps)
         return norm_gpu.add_norm(self.device, x, y, weight, eps)
@@ -276,7 +281,8 @@ class GpuOps:
 
     def stream_mix(self, gate: torch.Tensor, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.stream_mix."""
-        return streams_gpu.stream_mix(self.device, gate, x, streams)
+        form = streams_prompt.stream_mix if len(x) > WINDOW_ROWS else streams_gpu.stream_mix
+        return form(self.device, gate, x, streams)
 
     def low_rank_mix(self, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:
         """See Ops.low_rank_mix."""
@@ -301,6 +307,8 @@ class GpuOps:
         eps: float,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.stream_add_norm."""
+        if len(y) > WINDOW_ROWS and norm_prompt.unit_for(self.device, streams_prompt.UNIT, y.shape[-1]):
+            return streams_prompt.stream_add_norm(self.device, residual, y, gates, divisor, factor, weight, eps)
         if len(y) > WINDOW_ROWS or not norm_gpu.adds(y.shape[-1]):
             return joined.stream_add_norm(self, residual, y, gates, divisor, factor, weight, eps)
         return streams_gpu.stream_add_norm(self.device, residual, y, gates, divisor, factor, weight, eps)

@@ -8,7 +8,7 @@ from kernels.layer_cases import normal, same_bits
 from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
-from strata.kernels.norm import gpu, naive
+from strata.kernels.norm import gpu, naive, prompt
 from strata.kernels.ops import Activation
 
 CASES = [(1, 5, 5), (3, 96, 32), (2, 128, 128), (2, 1030, 515), (2, 300, 300), (3, 2048, 2048), (1, 10500, 10500)]
@@ -34,6 +34,23 @@ def test_add_norm(rows: int, width: int) -> None:
     total, normed = GpuOps(device).add_norm(x, y.flip(1).contiguous(), weight, 1e-6)
     assert device.launches == (1 if gpu.adds(width) else 2)
     assert not same_bits(total, expected[0]) and not same_bits(normed, expected[1])
+
+
+def test_rows_of_a_prompt_that_lanes_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 17 values a lane, in two groups and in one, on more rows than a block has."""
+    monkeypatch.setattr(gpu, "MANY", 1)
+    x, y = normal(1, 35, 1088), normal(2, 35, 1088)
+    for weight in (None, normal(3, 544), normal(4, 1088)):
+        expected = naive.rms_norm(x, weight, 1e-6, 544)
+        on_device(lambda d, w=weight: [prompt.rms_norm(d, x, w, 1e-6, 544)], [expected])
+        assert not same_bits(prompt.rms_norm(HostDevice(), x.flip(1).contiguous(), weight, 1e-6, 544), expected)
+    x, y = (t[:, :544].contiguous() for t in (x, y))
+    both = NaiveOps().add_norm(x, y, normal(3, 544), 1e-6)
+    on_device(lambda d: GpuOps(d).add_norm(x, y, normal(3, 544), 1e-6), both)
+    device = HostDevice()
+    turned = GpuOps(device).add_norm(x, y.flip(1).contiguous(), normal(3, 544), 1e-6)
+    assert device.launches == 1
+    assert not any(map(same_bits, turned, both))
 
 
 @pytest.mark.parametrize("kind", gpu.GATED)

@@ -29,6 +29,21 @@ def test_rows_of_a_prompt(hidden: int, monkeypatch: pytest.MonkeyPatch) -> None:
     on_device(lambda d: [gpu.stream_add(d, x, y, gates, 4, 2.0)], [naive.stream_add(x, y, gates, 4, 2.0)])
 
 
+def test_streams_of_a_prompt_that_lanes_keep() -> None:
+    """More rows than a window has, 17 values of a stream for each lane, more streams than are asked for at once."""
+    x, gate, y, gates = normal(1, 33, 5 * 544), 3 * normal(2, 33, 5 * 544), normal(3, 33, 544), normal(4, 33, 5)
+    mixed = [naive.stream_mix(gate, x, 5)]
+    on_device(lambda d: [GpuOps(d).stream_mix(gate, x, 5)], mixed)
+    assert not same_bits(GpuOps(HostDevice()).stream_mix(gate.flip(1).contiguous(), x, 5), mixed[0])
+    for weight in (None, normal(5, 544), normal(6, 5 * 544)):
+        expected = NaiveOps().stream_add_norm(x, y, gates, 5, 2.0, weight, 1e-6)
+        on_device(lambda d, w=weight: GpuOps(d).stream_add_norm(x, y, gates, 5, 2.0, w, 1e-6), expected)
+    device = HostDevice()
+    turned = GpuOps(device).stream_add_norm(x, y, gates.flip(1).contiguous(), 5, 2.0, weight, 1e-6)
+    assert device.launches == 1
+    assert not any(map(same_bits, turned, expected))
+
+
 @pytest.mark.parametrize(("rows", "streams", "hidden"), [(2, 3, 544), (1, 4, 2560), (1, 2, 96)])
 def test_an_addition_with_the_norm_that_follows(rows: int, streams: int, hidden: int) -> None:
     x, y, gates = normal(1, rows, streams * hidden), normal(3, rows, hidden), normal(4, rows, streams)
