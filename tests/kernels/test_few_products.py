@@ -19,8 +19,8 @@ CODED = [name for name in FORMAT_CODES if FORMATS[name].kind == "codes"]
 @pytest.mark.parametrize("name", CODED)
 def test_every_number_of_input_rows(name: str, isa: Isa) -> None:
     rng = np.random.default_rng(FORMAT_CODES[name])
-    # 1 to 7 groups, a last one of half its blocks or a quarter among them.
-    for cols in (cols for cols in (512, 640, 768, 1792) if cols % FORMATS[name].block == 0):
+    # 1 to 7 groups, a last or only one of half its blocks or a quarter among them.
+    for cols in (cols for cols in (64, 128, 256, 512, 640, 768, 1792) if cols % FORMATS[name].block == 0):
         w, x = weight(name, 11, cols, rng, scale=0.37), activations(8, cols, rng)
         whole = naive.linear(x, [w])[0]
         for count in range(1, 9):

@@ -193,8 +193,12 @@ struct FewKernel {
                                                                   Ahead& ahead) {
         constexpr int64_t part = bytes / R;
         const int64_t row_bytes = whole * bytes + part;
-        uint8_t last[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
-        for (int r = 0; r < R; ++r) memcpy(last + r * part, b + r * row_bytes + whole * bytes, part);
+        uint8_t copied[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
+        const uint8_t* last = b;  // rows without whole groups lie side by side
+        if (whole) {
+            for (int r = 0; r < R; ++r) memcpy(copied + r * part, b + r * row_bytes + whole * bytes, part);
+            last = copied;
+        }
         Lanes of[R];
         Cells cells = start;
         for (int r = 0; r < R; ++r, b += part) {
