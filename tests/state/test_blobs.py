@@ -10,6 +10,9 @@ import torch
 from state.tiny import Tiny, difference, memory
 from strata.state.blobs import ALIGNED, blank
 from strata.state.contents import StateContents
+from strata.state.memory import HOST, Memory
+
+APART = Memory(torch.device("cpu"), apart=True)
 
 
 def mapping_of(array: np.ndarray) -> mmap.mmap:
@@ -47,10 +50,10 @@ def test_the_pages_go_with_the_last_array() -> None:
     assert kept() is None
 
 
-@pytest.mark.parametrize("kv_type", ["f32", "bf16", "int8"])
-def test_what_was_gathered_comes_back_bit_for_bit(kv_type) -> None:
+@pytest.mark.parametrize(("kv_type", "where"), [("f32", HOST), ("bf16", HOST), ("int8", HOST), ("bf16", APART)])
+def test_what_was_gathered_comes_back_bit_for_bit(kv_type, where) -> None:
     tiny = Tiny(kv_type=kv_type)
-    states = tiny.states(slots=2)
+    states = tiny.states(slots=2, where=where)
     contents = StateContents(states)
     tiny.extend(states, 0, [i % 13 for i in range(150)], size=50)
     before, held = memory(states, 0), list(states.pages.held[0])

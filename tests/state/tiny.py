@@ -20,6 +20,7 @@ from strata.layers.sparse_attention import Indexer
 from strata.quant.formats import FORMATS
 from strata.runtime.pack import StepInputs, StepShape
 from strata.state.layout import ConvLayout, DeltaLayout, IndexLayout, KvLayout, LayerLayout
+from strata.state.memory import HOST, Memory
 from strata.state.sequence import SequenceStates, Snapshot
 from strata.store.rows import RowTable
 
@@ -109,8 +110,8 @@ class Tiny:
             indexer=indexer,
         )
 
-    def states(self, slots: int = 3, context: int = 192) -> SequenceStates:
-        return SequenceStates(LAYOUTS, slots, context, self.kv_type)
+    def states(self, slots: int = 3, context: int = 192, where: Memory = HOST) -> SequenceStates:
+        return SequenceStates(LAYOUTS, slots, context, self.kv_type, where)
 
     def run(self, states: SequenceStates, windows: list[Window], keep: bool = True) -> torch.Tensor:
         """Reserve the windows and run every layer -> the rows' outputs side by side; nothing is committed."""

@@ -9,6 +9,7 @@ import torch
 from strata.state.blobs import blank
 from strata.state.prefix import Blob
 from strata.state.sequence import SequenceStates
+from strata.state.staging import Arriving, Staging
 
 
 class StateContents:
@@ -16,6 +17,9 @@ class StateContents:
 
     def __init__(self, states: SequenceStates) -> None:
         self.states = states
+        self.staging = Staging(states.memory.device)
+        if states.memory.device.type == "cuda":
+            self.staging.start()  # now, for no prompt shall wait for it
         self.page_sizes = {name: tensor[0].nbytes for name, tensor in states.planes()}
         """Bytes of a page by tensor."""
         self.state_sizes = {name: tensor[0].nbytes for name, tensor in states.recurrent()}
@@ -27,8 +31,8 @@ class StateContents:
 
     def host_bytes(self) -> dict[str, int]:
         """What pages and slots take of the host's memory: the system gives a page its bytes when it is first used."""
-        if not all(tensor.is_cpu for _, tensor in (*self.states.planes(), *self.states.recurrent())):
-            return {"pool": 0, "states": 0}
+        if self.states.memory.device.type != "cpu":
+            return {"pool": 0, "states": self.staging.nbytes}
         return {
             "pool": self.states.pages.used * self.page_bytes,
             "states": len(self.states.length) * self.state_bytes,
@@ -38,12 +42,12 @@ class StateContents:
         """See `tiers.Contents`."""
         index = torch.tensor(pages, dtype=torch.int64)
         found = blank({name: len(pages) * size for name, size in self.page_sizes.items()})
-        for name, tensor in self.states.planes():
-            target = typed(found[name], tensor, len(pages))
-            if tensor.is_cpu:
-                torch.index_select(tensor, 0, index, out=target)
-            else:
-                target.copy_(tensor[index.to(tensor.device)])
+        planes = self.states.planes()
+        if self.states.memory.apart:
+            there = index.to(self.states.memory.device)
+            return Arriving(found, self.staging.bring((found[name], tensor[there]) for name, tensor in planes))
+        for name, tensor in planes:
+            torch.index_select(tensor, 0, index, out=typed(found[name], tensor, len(pages)))
         return found
 
     def scatter(self, pages: Sequence[int], blob: Blob) -> None:
@@ -55,8 +59,11 @@ class StateContents:
     def state_of(self, slot: int) -> Blob:
         """See `tiers.Contents`."""
         found = blank(self.state_sizes)
-        for name, tensor in self.states.recurrent():
-            typed(found[name], tensor, 1).copy_(tensor[slot : slot + 1])
+        states = [(name, tensor[slot : slot + 1]) for name, tensor in self.states.recurrent()]
+        if self.states.memory.apart:
+            return Arriving(found, self.staging.bring((found[name], tensor) for name, tensor in states))
+        for name, tensor in states:
+            typed(found[name], tensor, 1).copy_(tensor)
         return found
 
     def begin(self, slot: int, tokens: npt.NDArray[np.int64], state: Blob) -> None:
