@@ -35,7 +35,7 @@ def test_every_format_at_awkward_sizes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["F32", "BF16", "FP8"])
-@pytest.mark.parametrize("cols", [1, 7, 33, 321])
+@pytest.mark.parametrize("cols", [1, 33, 300, 705])
 @pytest.mark.parametrize("parts", [1, prompt_floats.PARTS])
 def test_plain_floats_take_rows_of_any_length(
     name: str, cols: int, parts: int, monkeypatch: pytest.MonkeyPatch

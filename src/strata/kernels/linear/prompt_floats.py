@@ -15,8 +15,8 @@ THREADS, ROWS, LINES = 128, 128, 64
 
 ARRANGE_THREADS = 256
 
-STEP, DEPTH = 10, 3
-"""Values of a lane that arrive together at most; stages in shared memory."""
+STEP, DEPTH = 20, 2
+"""Values that arrive together at most; stages in shared memory."""
 
 PARTS = 8
 """Blocks that share a tile where there are few tiles."""
@@ -40,16 +40,17 @@ class Arranged:
 
 
 def step_of(cols: int) -> int:
-    """Values of a lane that arrive together: an even number, with little to fill up."""
+    """Values that arrive together: an even number of a lane with little to fill up, or all of two short lanes."""
     of_lane = -(-cols // LANES)
     each = -(-of_lane // -(-of_lane // STEP))
-    return each + each % 2
+    each += each % 2
+    return 2 * each if 2 * each <= STEP and each >= of_lane else each
 
 
 def filled(cols: int) -> int:
     """Values of a lane once it is filled up."""
     step, of_lane = step_of(cols), -(-cols // LANES)
-    return -(-of_lane // step) * step
+    return step // 2 if 2 * of_lane <= step else -(-of_lane // step) * step
 
 
 def arrange(

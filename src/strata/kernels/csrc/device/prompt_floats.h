@@ -12,7 +12,7 @@
 namespace strata::STRATA_ISA {
 
 constexpr int float_threads = 128, float_rows = 128, float_lines = 64, float_results = 64;  // of x, of the weight
-constexpr int float_most = 10, float_depth = 3;                        // values of a lane in a stage; stages in memory
+constexpr int float_most = 20, float_depth = 2;                        // values of a stage at most; stages in memory
 constexpr int float_stage = float_most * (float_rows + float_lines);  // floats
 constexpr int float_parts = 8;                                         // branches of the tree with four lanes each
 
@@ -63,39 +63,61 @@ struct FloatValue {
         load_four(lines + float_lines / 2, w + 4);
     }
 
+    // `first`: the sums begin with them; 0 + x w, for a product alone could be -0.
+    template <bool first>
     STRATA_METHOD void add(float (&sums)[float_results]) const {
         STRATA_UNROLL
-        for (int i = 0; i < float_results; ++i) sums[i] = fma(x[i / 8], w[i % 8], sums[i]);
+        for (int i = 0; i < float_results; ++i) sums[i] = fma(x[i / 8], w[i % 8], first ? 0.0f : sums[i]);
     }
 };
 
-// The values of the lane whose turn it is; the next value is read while one is added.
+// The values of the lane whose turn it is; the next value is read while one is added. A stage has an even number of values of
+// a lane, or all of a pair of lanes.
 struct FloatValues {
     FloatLoader loader;
-    int rounds;
-    int slot = 0;
+    int of_lane;
+    int slot = 0, left = 0;  // the next stage; values of the present one that are left
+    const float* rows = nullptr;
+    const float* lines = nullptr;
+
+    STRATA_METHOD void next_stage() {
+        wait_for_copies<float_depth - 2>();
+        barrier();
+        loader.ask();
+        rows = loader.ring + slot * float_stage + float_row();
+        lines = loader.ring + slot * float_stage + float_most * float_rows + float_line();
+        slot = slot + 1 == float_depth ? 0 : slot + 1;
+        left = loader.step;
+    }
+
+    template <bool first>
+    STRATA_METHOD void add_two(FloatValue& even, FloatValue& odd, float (&sums)[float_results], bool more) {
+        odd.load(rows + float_rows, lines + float_lines);
+        even.add<first>(sums);
+        rows += 2 * float_rows;
+        lines += 2 * float_lines;
+        if (more) even.load(rows, lines);
+        odd.add<false>(sums);
+    }
 
     STRATA_METHOD void add(float (&sums)[float_results]) {
-        clear(sums);
+        FloatValue even, odd;
+        if (left == 0) next_stage();
+        int here = left < of_lane ? left : of_lane;
+        left -= here;
+        even.load(rows, lines);
+        add_two<true>(even, odd, sums, here > 2);
+        here -= 2;
         STRATA_ROLL
-        for (int round = 0; round < rounds; ++round) {
-            wait_for_copies<float_depth - 2>();
-            barrier();
-            loader.ask();
-            const float* rows = loader.ring + slot * float_stage + float_row();
-            const float* lines = loader.ring + slot * float_stage + float_most * float_rows + float_line();
-            slot = slot + 1 == float_depth ? 0 : slot + 1;
-            FloatValue even, odd;
-            even.load(rows, lines);
+        for (int todo = of_lane;;) {
             STRATA_ROLL
-            for (int left = loader.step; left > 0; left -= 2) {
-                odd.load(rows + float_rows, lines + float_lines);
-                even.add(sums);
-                rows += 2 * float_rows;
-                lines += 2 * float_lines;
-                if (left > 2) even.load(rows, lines);
-                odd.add(sums);
-            }
+            for (; here > 0; here -= 2) add_two<false>(even, odd, sums, here > 2);
+            todo -= loader.step;
+            if (todo <= 0) return;
+            next_stage();
+            here = left;
+            left = 0;
+            even.load(rows, lines);
         }
     }
 };
@@ -125,26 +147,33 @@ STRATA_INLINE void store_floats(const float (&sums)[float_results], float factor
     }
 }
 
-// x and w arranged in tiles of float_rows and float_lines, each lane with of_lane values, a multiple of `step`, which is even
-// -> y [rows, count]. Grid: x tiles of the weight, y tiles of x, z 1, or float_parts for as many branches [z, rows, count].
+// x and w arranged in tiles of float_rows and float_lines, each lane with of_lane values, which are even; a stage has `step` of
+// them, a divisor of of_lane or 2 of_lane -> y [rows, count]. Grid: x tiles of the weight, y tiles of x, z 1, or float_parts for as many branches [z, rows, count].
 STRATA_KERNEL_OF(float_threads, prompt_floats,
                  (const float* x, const float* w, float* y, int64_t rows, int64_t count, int64_t of_lane, int64_t step,
                   int64_t parts, int64_t scale_bits)) {
     DYNAMIC_SHARED(float, shared);
-    const int pairs = 16 / static_cast<int>(parts), from = block_z() * pairs, rounds = static_cast<int>(of_lane / step);
+    const int pairs = 16 / static_cast<int>(parts), from = block_z() * pairs, each = static_cast<int>(of_lane);
     const int64_t x_tile = (block_y() * 32 + 2 * from) * of_lane, w_tile = (block_x() * 32 + 2 * from) * of_lane;
+    const int stages = 2 * pairs * each / static_cast<int>(step);
     FloatValues values = {{x + x_tile * float_rows + 4 * thread_x(), w + w_tile * float_lines + 4 * thread_x(), shared,
-                           static_cast<int>(step), 2 * pairs * rounds},
-                          rounds};
+                           static_cast<int>(step), stages},
+                          each};
     WaitingSums<float_results> waiting = {shared + float_depth * float_stage + 4 * thread_x(), float_threads, {}};
     for (int i = 0; i + 1 < float_depth; ++i) values.loader.ask();
     TreeSums<float_results> sums;
     STRATA_ROLL
-    for (int pair = 0; pair < pairs; ++pair) {
+    for (int pair = 0;; ++pair) {
         values.add(sums.even);
         values.add(sums.odd);
+        if (pair % 2 == 0) {
+            add_to(sums.level1, sums.even, sums.odd);
+            continue;
+        }
         join(sums.odd, sums.even);
-        if (climb_low(sums, pair, 32) && parts == 1) climb_high(sums, pair, 32, waiting);
+        join(sums.odd, sums.level1);
+        if (parts == 1) climb_high(sums, pair, 32, waiting);
+        if (pair + 1 == pairs) break;
     }
     store_floats(sums.odd, float_of_bits(static_cast<uint32_t>(scale_bits)), rows, count, y + block_z() * rows * count);
 }

@@ -28,6 +28,12 @@ STRATA_INLINE void join(float (&sums)[N], const float (&partner)[N]) {
 }
 
 template <int N>
+STRATA_INLINE void add_to(float (&sums)[N], const float (&first)[N], const float (&second)[N]) {
+    STRATA_UNROLL
+    for (int i = 0; i < N; ++i) sums[i] = first[i] + second[i];
+}
+
+template <int N>
 STRATA_INLINE void keep(const float (&sums)[N], float (&level)[N]) {
     STRATA_UNROLL
     for (int i = 0; i < N; ++i) level[i] = sums[i];
