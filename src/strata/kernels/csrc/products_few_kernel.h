@@ -154,12 +154,8 @@ struct FewKernel {
         const uint8_t* b = job.weight.data + first * count * F::bytes;
         int64_t row = first;
         if constexpr (blocks % 4 == 0)
-            if (4 * rest == bytes)
-                for (; row + 4 <= last; row += 4, b += 4 * count * F::bytes)
-                    joined_rows<4>(job, row, from, b, whole, start, ahead);
-        if (2 * rest == bytes)
-            for (; row + 2 <= last; row += 2, b += 2 * count * F::bytes)
-                joined_rows<2>(job, row, from, b, whole, start, ahead);
+            if (4 * rest == bytes) b = joined<4>(job, row, last, from, b, whole, start, ahead);
+        if (2 * rest == bytes) b = joined<2>(job, row, last, from, b, whole, start, ahead);
         for (; row < last; ++row, b += rest) {
             Lanes lanes;
             Cells cells = start;
@@ -185,6 +181,37 @@ struct FewKernel {
         }
     }
 
+    // Weight rows from `row` on as long as there are R -> where the next one lies.
+    template <int R>
+    __attribute__((always_inline)) static inline const uint8_t* joined(const FewRows& job, int64_t& row, int64_t last,
+                                                                       int64_t from, const uint8_t* b, int64_t whole,
+                                                                       const Cells& start, Ahead& ahead) {
+        const int64_t together = (whole * R + 1) * bytes;
+        if (whole)
+            for (; row + R <= last; row += R, b += together) joined_rows<R>(job, row, from, b, whole, start, ahead);
+        else
+            for (; row + R <= last; row += R, b += together) short_rows<R>(job, row, from, b, start, ahead);
+        return b;
+    }
+
+    // R rows that make one group: they lie side by side, and one tree ends all of them.
+    template <int R>
+    __attribute__((always_inline)) static inline void short_rows(const FewRows& job, int64_t row, int64_t from,
+                                                                 const uint8_t* b, const Cells& cells, Ahead& ahead) {
+        ahead.ask(bytes);
+        Floats16 lanes[N];
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) lanes[n] = no_floats();
+        group<R>(b, cells, lanes);
+#pragma GCC unroll 4
+        for (int n = 0; n < N; ++n) {
+            float y[R];
+            part_trees(lanes[n], y);
+            float* out = job.out + (from + n) * job.stride + row - job.first;
+            for (int r = 0; r < R; ++r) out[r] = job.weight.scale == 1.0f ? y[r] : y[r] * job.weight.scale;
+        }
+    }
+
     // Two rows whose last groups are half full, or four with a quarter: the parts make one group, of which each row takes
     // its lanes.
     template <int R>
@@ -193,12 +220,8 @@ struct FewKernel {
                                                                   Ahead& ahead) {
         constexpr int64_t part = bytes / R;
         const int64_t row_bytes = whole * bytes + part;
-        uint8_t copied[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
-        const uint8_t* last = b;  // rows without whole groups lie side by side
-        if (whole) {
-            for (int r = 0; r < R; ++r) memcpy(copied + r * part, b + r * row_bytes + whole * bytes, part);
-            last = copied;
-        }
+        uint8_t last[bytes];  // written long before it is read: a load of what was just stored in pieces would wait
+        for (int r = 0; r < R; ++r) memcpy(last + r * part, b + r * row_bytes + whole * bytes, part);
         Lanes of[R];
         Cells cells = start;
         for (int r = 0; r < R; ++r, b += part) {

@@ -4,6 +4,7 @@
 //     dot4_again<wide, times>                            dot4 with the first 64 / times bytes of q, so many times
 //     join_first      the first eight values of two, or the first four of four, one after the other
 //     part_first      back again; the others as they are
+//     part_trees      of each part the sum, as lane_tree has it where all other lanes are 0
 #pragma once
 
 #include "vector.h"
@@ -49,6 +50,20 @@ static inline void part_first(Floats16 joined, Floats16 (&of)[4]) {
     of[3].v = _mm512_mask_shuffle_f32x4(of[3].v, 0x000f, joined.v, joined.v, 3);
 }
 
+template <int parts>
+static inline void part_trees(Floats16 joined, float (&y)[parts]) {
+    __m512 sum = _mm512_add_ps(joined.v, _mm512_setzero_ps());  // a part that is -0 becomes 0
+    if constexpr (parts == 2) sum = _mm512_add_ps(sum, _mm512_shuffle_f32x4(sum, sum, 0xb1));
+    sum = _mm512_add_ps(sum, _mm512_permute_ps(sum, 0x4e));
+    sum = _mm512_add_ps(sum, _mm512_permute_ps(sum, 0xb1));
+    y[0] = _mm512_cvtss_f32(sum);
+    if constexpr (parts == 4) {
+        y[1] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sum, 1));
+        y[3] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sum, 3));
+    }
+    y[parts / 2] = _mm_cvtss_f32(_mm512_extractf32x4_ps(sum, 2));
+}
+
 #else
 
 template <int times>
@@ -84,6 +99,24 @@ static inline void part_first(Floats16 joined, Floats16 (&of)[4]) {
     of[1].a = _mm256_blend_ps(of[1].a, _mm256_permute2f128_ps(joined.a, joined.a, 0x11), 0x0f);
     of[2].a = _mm256_blend_ps(of[2].a, joined.b, 0x0f);
     of[3].a = _mm256_blend_ps(of[3].a, _mm256_permute2f128_ps(joined.b, joined.b, 0x11), 0x0f);
+}
+
+template <int parts>
+static inline void part_trees(Floats16 joined, float (&y)[parts]) {
+    int part = 0;
+    for (const __m256 half : {_mm256_add_ps(joined.a, _mm256_setzero_ps()), _mm256_add_ps(joined.b, _mm256_setzero_ps())}) {
+        const __m128 low = _mm256_castps256_ps128(half), high = _mm256_extractf128_ps(half, 1);
+        const auto end = [&](__m128 four) {
+            four = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            y[part++] = _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
+        };
+        if constexpr (parts == 2) {
+            end(_mm_add_ps(low, high));
+        } else {
+            end(low);
+            end(high);
+        }
+    }
 }
 
 #endif
