@@ -7,6 +7,7 @@ import torch
 
 from kernels.layer_cases import bits, normal, paged, poisoned, rows_of, same_bits
 from strata.kernels.attention import gpu, gpu_plan, naive
+from strata.kernels.device_addresses import PlaneAddresses
 from strata.kernels.host_device import HostDevice
 from strata.kernels.views import KvType, PagedPlane
 
@@ -94,6 +95,38 @@ def test_more_query_heads_than_a_unit_holds(monkeypatch: pytest.MonkeyPatch) -> 
     assert same_bits(
         gpu.attention(HostDevice(), q, keys, values, rows, 0.2), naive.attention(q, keys, values, rows, 0.2)
     )
+
+
+@pytest.mark.parametrize("most", [32, 0])
+def test_scores_far_apart(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Whole blocks of positions whose exponentials are subnormal or 0, of some lanes or of all but one."""
+    rows, q = rows_of([(0, 520, 2)]), normal(3, 2, 2, 32)
+    keys, values = paged(1, [522], 16, (1, 32)), paged(2, [522], 16, (1, 32))
+    q[0] *= 70.0
+    q[1] *= 6.0
+    monkeypatch.setattr(gpu, "MOST_ROWS", most)
+    assert same_bits(
+        gpu.attention(HostDevice(), q, keys, values, rows, 1.0), naive.attention(q, keys, values, rows, 1.0)
+    )
+
+
+@pytest.mark.parametrize(
+    ("dim", "heads", "queries", "threads", "tile"), [(128, 8, 64, 256, 8192), (256, 8, 32, 256, 32768)]
+)
+def test_large_units_need_rows_and_shared_memory(
+    monkeypatch: pytest.MonkeyPatch, dim: int, heads: int, queries: int, threads: int, tile: int
+) -> None:
+    plane = PlaneAddresses(0, 0, 0, 64, 64, 1, dim, "f32")
+    call = gpu.Call(0, 0, (0, 0), plane, plane, 0, 0, 0, 1, 1024, heads, 1, 0.1, gpu.Listed(0, 0, 0))
+    device = HostDevice()
+    wide = gpu.cut(device, call, dim)
+    assert (wide.units.queries, wide.threads, wide.tile) == (queries, threads, tile)
+    assert wide.shared_bytes <= gpu.shared_most(device)
+    device.processors = 1000
+    assert gpu.cut(device, call, dim).units.queries == queries // 2
+    device.processors = 2
+    monkeypatch.setattr(gpu, "shared_most", lambda device: 99 << 10)
+    assert gpu.cut(device, call, dim).shared_bytes <= 99 << 10
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

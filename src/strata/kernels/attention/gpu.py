@@ -14,12 +14,15 @@ from strata.kernels.attention.gpu_plan import (
     MOST_FEW_DIMS,
     MOST_ROWS,
     MOST_SCRATCH,
+    MOST_UNIT_QUERIES,
     TILE_FLOATS,
+    Many,
     Units,
+    cut_many,
     few_shared,
     kernel_for,
+    large,
     thread_blocks,
-    threads_for,
     units_of,
 )
 from strata.kernels.device import GROUP, Device
@@ -30,6 +33,8 @@ from strata.kernels.views import PagedPlane, Rows
 FEW_THREADS = 256
 PART_WORDS = 32
 """Words of a unit in which its thread blocks are counted (csrc/device/attention_finish.h)."""
+LEAST_SHARED = 64 << 10
+"""Bytes of shared memory that every GPU gives a block."""
 TYPES = {"f32": 0, "bf16": 1, "int8": 2}
 CHUNK_VALUES = {"f32": 4, "bf16": 8, "int8": 32}
 
@@ -115,11 +120,10 @@ def attend(
             raise ValueError(
                 f"{op}: {part.type} heads of {dim} values, expected a multiple of {CHUNK_VALUES[part.type]}"
             )
-    units = units_of(num_rows, call.num_segments, heads, kv_heads, dim, bool(listed.count))
     if few:
-        attend_few(device, call, units)
+        attend_few(device, call, units_of(num_rows, call.num_segments, heads, kv_heads, dim, bool(listed.count)))
     else:
-        attend_many(device, call, units)
+        attend_many(device, call, cut(device, call, dim))
     return out
 
 
@@ -159,19 +163,34 @@ def attend_few(device: Device, call: Call, units: Units) -> None:
         )
 
 
-def attend_many(device: Device, call: Call, units: Units) -> None:
+def shared_most(device: Device) -> int:
+    """Bytes of shared memory that a block may have; the host's as on the processors that have most."""
+    if device.torch_device.type != "cuda":
+        return 227 << 10
+    properties = torch.cuda.get_device_properties(device.torch_device)
+    return int(getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED))
+
+
+def cut(device: Device, call: Call, dim: int) -> Many:
+    """Large units where the shared memory allows them and there are enough of them for all processors."""
+    shape = call.rows, call.num_segments, call.heads, call.kv_heads, dim, bool(call.listed.count)
+    values, tile = large(dim)
+    wide = cut_many(units_of(*shape, 2 * MOST_UNIT_QUERIES, values), tile)
+    enough = wide.units.tiles * wide.units.parts >= device.processors
+    if enough and wide.shared_bytes <= shared_most(device):
+        return wide
+    return cut_many(units_of(*shape), TILE_FLOATS)
+
+
+def attend_many(device: Device, call: Call, many: Many) -> None:
     """One kernel: a block of threads for a unit, through all its positions."""
-    keys, values = call.keys, call.values
-    each = next(n for n in (8, 4, 2, 1) if units.queries % n == 0)
-    threads = threads_for(units.dim // 4 * (units.queries // each), 64)
-    queries = -(-units.queries * units.dim // 4) * 4 + units.queries * (BLOCK + 8)
-    shared = max(TILE_FLOATS, 32 * units.dim) + queries + 2 * BLOCK
-    defines = shape_defines(units, threads) | type_defines(call) | {"QUERIES": each}
+    keys, values, units = call.keys, call.values, many.units
+    defines = shape_defines(units, many.threads) | type_defines(call) | {"QUERIES": many.each, "TILE": many.tile}
     device.launch(
         kernel_for(device, "attention_whole", defines),
         (units.tiles, units.parts, 1),
-        threads,
-        4 * shared,
+        many.threads,
+        many.shared_bytes,
         call.q,
         *sources(call),
         call.out,
@@ -183,7 +202,7 @@ def attend_many(device: Device, call: Call, units: Units) -> None:
         values.pages_per_slot,
         call.listed.width,
         call.scale,
-        each,
+        many.each,
         *sizes_of(call, units),
     )
 

@@ -14,6 +14,8 @@ MOST_SCRATCH = 128 << 20
 """Bytes of partial results; beyond, rows are taken in several launches."""
 MOST_FEW_DIMS = 256
 """Of a head of the kernel for few rows."""
+MOST_UNIT_QUERIES = 32
+"""Of a unit; of fewer dims, as many as have 4,096 values."""
 RING_BYTES = 3 * 32768
 """Of keys and values in its shared memory (csrc/device/attention_ring.h)."""
 PART_QUERIES = 8
@@ -36,9 +38,18 @@ class Units:
         return self.rows * self.heads
 
 
-def units_of(num_rows: int, segments: int, heads: int, kv_heads: int, dim: int, single: bool) -> Units:
-    """Cuts a step; `single`: every row by itself."""
-    most = max(1, min(32, 4096 // dim))
+def units_of(
+    num_rows: int,
+    segments: int,
+    heads: int,
+    kv_heads: int,
+    dim: int,
+    single: bool,
+    most: int = MOST_UNIT_QUERIES,
+    values: int = 4096,
+) -> Units:
+    """Cuts a step into units of up to `most` queries of `values` values together; `single`: every row by itself."""
+    most = max(1, min(most, values // dim))
     group = heads // kv_heads
     unit_heads = max(n for n in range(1, min(most, group) + 1) if group % n == 0)
     unit_rows = 1
@@ -60,6 +71,33 @@ def few_shared(dim: int, scaled: bool) -> int:
     """Shared memory of the kernel for few rows; `scaled`: keys or values have scales."""
     scores = PART_QUERIES * (BLOCK + 4) * 4 + 4 * PART_QUERIES + 16 + 32
     return RING_BYTES + scores + 2 * 4 * BLOCK + (2 * BLOCK * (dim // 32) * 4 if scaled else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """How many rows are cut: a thread sums `each` queries at once, and a tile of keys or values has `tile` values."""
+
+    units: Units
+    each: int
+    threads: int
+    tile: int
+
+    @property
+    def shared_bytes(self) -> int:
+        """A tile, queries, their scores and states, where keys and values lie (csrc/device/attention_whole.h)."""
+        queries, dim = self.units.queries, self.units.dim
+        return 4 * (max(self.tile, 32 * dim) + -(-queries * dim // 4) * 4 + queries * (BLOCK + 8) + 2 * BLOCK)
+
+
+def cut_many(units: Units, tile: int) -> Many:
+    """A thread for four dims of as many queries, up to 8, as divide those of a unit."""
+    each = next(n for n in (8, 4, 2, 1) if units.queries % n == 0)
+    return Many(units, each, threads_for(units.dim // 4 * (units.queries // each), 64), tile)
+
+
+def large(dim: int) -> tuple[int, int]:
+    """(values of a unit's queries, of a tile) where a processor holds one block: each key serves more queries."""
+    return 8192, 4 * TILE_FLOATS if dim > 128 else TILE_FLOATS
 
 
 def threads_for(items: int, least: int) -> int:

@@ -65,24 +65,56 @@ STRATA_INLINE void load_queries(const float* q, const Unit& unit, const Shape& s
     }
 }
 
-// Turns n scores into e_j = exp(s_j - m) and gives m and z, in every lane: one group of lanes does one query. Places
-// up to `padded` become 0, so that they may be added (z starts from +0, where + 0 changes nothing).
+// shared_exp(x) for -86 <= x <= 0, in half of the instructions: 2^n is an addition to the exponent, for the result is a normal
+// number, and the sum that rounds n has it in its low bits already.
+constexpr float kNear = -86.0f;
+STRATA_INLINE float exp_near(float x) {
+    const float rounded = x * 1.442695f + 12582912.0f, n = rounded - 12582912.0f;
+    float r = fma(-n, 0.6931472f, x);
+    r = fma(-n, -1.9046542e-09f, r);
+    float p = 0.0013814599f;
+    p = fma(p, r, 0.008368717f);
+    p = fma(p, r, 0.04166839f);
+    p = fma(p, r, 0.16666521f);
+    p = fma(p, r, 0.49999994f);
+    p = fma(p, r, 1.0f);
+    p = fma(p, r, 1.0f);
+    return float_of_bits(bits_of_float(p) + (bits_of_float(rounded) << 23));
+}
+
+// Turns n scores into e_j = exp(s_j - m) and gives m and z, in every lane: one group of lanes does one query.
 STRATA_INLINE void softmax(float* scores, int n, float& top, float& total) {
     float s[kBlock / 32];
     top = -infinity();
+    UNROLL
     for (int i = 0; i < kBlock / 32; ++i) {
         const int j = lane() + 32 * i;
         s[i] = j < n ? scores[j] : -infinity();
-        top = s[i] > top ? s[i] : top;
+        top = fmaxf(top, s[i]);  // a NaN is passed over
     }
-    top = lane_largest(top);
-    float lane_total = 0.0f;
+    UNROLL
+    for (int mask = 16; mask > 0; mask >>= 1) top = fmaxf(top, shuffle_xor(top, mask));
+    bool near = n == kBlock;  // and no NaN
+    UNROLL
     for (int i = 0; i < kBlock / 32; ++i) {
-        const int j = lane() + 32 * i;
-        if (j >= n) continue;
-        const float e = shared_exp(s[i] - top);
-        scores[j] = e;
-        lane_total = lane_total + e;
+        s[i] = s[i] - top;
+        near = near && s[i] >= kNear;
+    }
+    float lane_total = 0.0f;
+    if (near) {
+        UNROLL
+        for (int i = 0; i < kBlock / 32; ++i) {
+            const float e = exp_near(s[i]);
+            scores[lane() + 32 * i] = e;
+            lane_total = lane_total + e;
+        }
+    } else {
+        KEEP_ROLLED
+        for (int j = lane(); j < n; j += 32) {
+            const float e = shared_exp(scores[j] - top);
+            scores[j] = e;
+            lane_total = lane_total + e;
+        }
     }
     total = lane_tree(lane_total);
 }

@@ -56,26 +56,27 @@ STRATA_INLINE Dots<K, Q> two_lanes(const DotTile& tile, int dim, int key, int qu
     return sum;
 }
 
-// The lane tree depth first, so that few sums wait: lanes r, r + 4, .. r + 28 first (the steps of 16, 8 and 4), then
-// those of r = 0 .. 3 (the steps of 2 and 1).
+// Lanes r, r + 4, .. r + 28: the tree's steps of 16, 8 and 4.
+template <int K, int Q>
+STRATA_INLINE Dots<K, Q> eight_lanes(const DotTile& tile, int dim, int key, int query, int r) {
+    Dots<K, Q> sum = two_lanes<K, Q>(tile, dim, key, query, r, 0);
+    add(sum, two_lanes<K, Q>(tile, dim, key, query, r, 2));
+    Dots<K, Q> other = two_lanes<K, Q>(tile, dim, key, query, r, 1);
+    add(other, two_lanes<K, Q>(tile, dim, key, query, r, 3));
+    add(sum, other);
+    return sum;
+}
+
+// The lane tree depth first, so that few sums wait: r = 0 and 2, then 1 and 3 (the steps of 2 and 1).
 template <int K, int Q>
 STRATA_INLINE Dots<K, Q> lane_dots(const DotTile& tile, int dim, int key, int query) {
-    Dots<K, Q> total = {}, half = {};
+    Dots<K, Q> total = {};
     KEEP_ROLLED
-    for (int i = 0; i < 4; ++i) {
-        const int r = (i & 1) * 2 + (i >> 1);  // 0, 2, 1, 3
-        Dots<K, Q> sum = two_lanes<K, Q>(tile, dim, key, query, r, 0);
-        add(sum, two_lanes<K, Q>(tile, dim, key, query, r, 2));
-        Dots<K, Q> other = two_lanes<K, Q>(tile, dim, key, query, r, 1);
-        add(other, two_lanes<K, Q>(tile, dim, key, query, r, 3));
-        add(sum, other);
-        if (i & 1) {
-            add(half, sum);
-            if (i == 1) total = half;
-            else add(total, half);
-        } else {
-            half = sum;
-        }
+    for (int r = 0; r < 2; ++r) {
+        Dots<K, Q> half = eight_lanes<K, Q>(tile, dim, key, query, r);
+        add(half, eight_lanes<K, Q>(tile, dim, key, query, r + 2));
+        if (r == 0) total = half;
+        else add(total, half);
     }
     return total;
 }

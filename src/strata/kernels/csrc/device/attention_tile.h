@@ -11,7 +11,11 @@ namespace strata::STRATA_ISA {
 
 constexpr int kBlock = 256;           // positions with one maximum; attention/naive.py
 constexpr int kPitch = kBlock + 4;    // from one query's scores to the next's in shared memory
-constexpr int kTileFloats = 8192;     // of keys or values in shared memory
+#if defined(ATTENTION_TILE)
+constexpr int kTileFloats = ATTENTION_TILE;  // of keys or values in shared memory
+#else
+constexpr int kTileFloats = 8192;
+#endif
 constexpr int kKvFloat = 0, kKvHalf = 1, kKvByte = 2;  // kernels/addresses.py has the same numbers
 
 struct alignas(16) Vec4 {

@@ -32,8 +32,9 @@ STRATA_INLINE void find_places(const Whole& work, const Shape& key_shape, const 
 STRATA_INLINE void weigh_block(const Whole& work, const Shape& shape, int j0, int longest, float scale) {
     constexpr int batch = 8;
     const int num_keys = keys_of_tile(shape.dim), pitch = shape.rows * shape.heads, warps = threads_of_block() / 32;
-    // A tile that fits into registers is on its way while the tile before is used.
-    const bool ahead = key_pieces(shape, num_keys) <= batch * warps;
+    // A tile that fits into registers is on its way while the tile before is used, if few groups of lanes
+    // share it: of many, others have work meanwhile, and registers are worth more.
+    const bool ahead = key_pieces(shape, num_keys) <= batch * warps && threads_of_block() <= 128;
     HeldKeys<batch> held;
     for (int j = 0; j < longest; j += num_keys) {
         const auto place = [&](int key) { return static_cast<int64_t>(work.places[j + key]) * shape.dim; };
