@@ -56,9 +56,14 @@ def select_blocks(
     return positions, count
 
 
+def list_threads(dim: int, queries: int) -> int:
+    """Of a block, as csrc/device/attention_list.h has them."""
+    return 384 if dim == 256 and queries <= 12 else THREADS
+
+
 def shared_bytes(dim: int, queries: int) -> int:
     """What a block keeps (ListMemory)."""
-    blocks = THREADS // (dim // 4)
+    blocks = list_threads(dim, queries) // (dim // 4)
     return 4 * (blocks * queries * (PITCH + 4) + 2 * blocks * BLOCK + 2 * queries)
 
 
@@ -93,7 +98,7 @@ def sparse_attention(
     device.launch(
         Kernel(unit, "attention_list"),
         (num_rows, kv_heads, 1),
-        THREADS,
+        list_threads(dim, queries),
         shared_bytes(dim, queries),
         floats(device, "sparse_attention: q", q, (num_rows, heads, dim)),
         k.data,

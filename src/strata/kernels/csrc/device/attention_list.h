@@ -1,4 +1,4 @@
-// Attention of many rows that each have a list of positions of their own (QSA): a block of 256 threads does one row and the
+// Attention of many rows that each have a list of positions of their own (QSA): a block of threads does one row and the
 // query heads of one KV head; bits as attention/naive.py. No two rows share what they read, so nothing is kept in shared
 // memory but scores: lane l of a group reads the values l, l + 32, .. of a key, as the lane rule has them, for two keys and
 // all queries at once; and the threads of a value row read four dims each, for all queries. Blocks of 256 positions
@@ -11,10 +11,11 @@
 
 namespace strata::STRATA_ISA {
 
-constexpr int list_threads = 256, list_dim = LIST_DIM, list_queries = LIST_QUERIES, list_type = LIST_TYPE;
+constexpr int list_dim = LIST_DIM, list_queries = LIST_QUERIES, list_type = LIST_TYPE;
+constexpr int list_threads = list_dim == 256 && list_queries <= 12 ? 384 : 256;  // as their registers and scores have room
 constexpr int list_across = list_dim / 4, list_blocks = list_threads / list_across;  // threads of a value row; side by side
 constexpr int list_round = list_blocks * kBlock;                                     // positions
-constexpr int list_each = list_queries * list_across / list_threads + 1;             // fours of the result of a thread
+constexpr int list_each = (list_queries * list_across + list_threads - 1) / list_threads;  // fours of the result of a thread
 
 struct ListCache {
     const void* data;
@@ -51,41 +52,67 @@ STRATA_INLINE Vec4 list_four(const ListCache& from, int64_t row, int at) {
     return four;
 }
 
-// Scores of keys j and j + 1: value 2 q + k of `dots` is query q with key j + k.
-template <int first>
-STRATA_INLINE void put_scores(float* dots, ListMemory& memory, int j, int n, float scale) {
-    constexpr int left = 2 * list_queries - first, count = left >= 32 ? 32 : left >= 16 ? 16 : left >= 8 ? 8 : left >= 4 ? 4 : 2;
-    const float sum = fold<count, 16>(dots + first);
-    const int value = first + lane() / (32 / count), query = value / 2, at = j + value % 2;
-    if (lane() % (32 / count) == 0 && at < n)
-        memory.weights[(at / kBlock * list_queries + query) * kPitch + at % kBlock] = sum * scale;
-    if constexpr (left > count) put_scores<first + count>(dots, memory, j, n, scale);
+// Bits of a query's number that say by which lanes its sum is kept, and what is left of the queries then.
+constexpr int list_bits = list_queries % 4 == 0 ? 2 : list_queries % 2 == 0 ? 1 : 0, list_left = list_queries >> list_bits;
+constexpr int list_alike = 16 >> list_bits;  // lanes that end with the same sums
+
+// What a lane begins with as its query `slot`, so that it keeps at every level of the tree what has the lower number of a slot
+// and gives away the other, without choosing.
+STRATA_INLINE int list_query(int slot) { return slot ^ (lane() / list_alike & (1 << list_bits) - 1); }
+STRATA_INLINE int list_key(int slot) { return slot ^ lane() >> 4; }
+
+// The lane tree over the dots of two keys and all queries, both in slots: sums of queries u << list_bits | .. in dots[0][u].
+STRATA_INLINE void list_tree(float (&dots)[2][list_queries]) {
+    UNROLL
+    for (int q = 0; q < list_queries; ++q) dots[0][q] = dots[0][q] + shuffle_xor(dots[1][q], 16);
+    UNROLL
+    for (int bit = list_bits - 1; bit >= 0; --bit) {
+        UNROLL
+        for (int q = 0; q < list_queries; ++q)
+            if (q % (1 << list_bits) < 1 << bit) dots[0][q] = dots[0][q] + shuffle_xor(dots[0][q + (1 << bit)], list_alike << bit);
+    }
+    UNROLL
+    for (int mask = list_alike / 2; mask > 0; mask /= 2) {
+        UNROLL
+        for (int u = 0; u < list_left; ++u) dots[0][u << list_bits] = dots[0][u << list_bits] + shuffle_xor(dots[0][u << list_bits], mask);
+    }
 }
 
-// q [queries][dim / 32] of this lane; scores of the round's n positions.
-STRATA_INLINE void score_list(const ListCache& keys, const float (&q)[list_queries][list_dim / 32], ListMemory& memory, int n,
-                              float scale) {
-    float next[2][list_dim / 32];
-    int j = 2 * warp();
+// Of the lanes that end with the same sums each puts one.
+STRATA_INLINE void put_scores(const float (&dots)[2][list_queries], ListMemory& memory, int j, int n, float scale) {
+    const int mine = lane() % list_alike, query = list_query(mine << list_bits), at = j + list_key(0);
+    float sum = dots[0][0];
     UNROLL
-    for (int k = 0; k < 2; ++k)
+    for (int u = 1; u < list_left; ++u) sum = mine == u ? dots[0][u << list_bits] : sum;
+    if (mine < list_left && at < n) memory.weights[(at / kBlock * list_queries + query) * kPitch + at % kBlock] = sum * scale;
+}
+
+// Scores of the round's n positions. The queries [queries][dim] are read anew: their registers serve the sums in between.
+STRATA_INLINE void score_list(const ListCache& keys, const float* queries, ListMemory& memory, int n, float scale) {
+    float q[list_queries][list_dim / 32], next[2][list_dim / 32];
+    UNROLL
+    for (int u = 0; u < list_queries; ++u)
         UNROLL
-        for (int i = 0; i < list_dim / 32; ++i)
-            next[k][i] = j < n ? list_value(keys, memory.keys[least(j + k, n - 1)], lane() + 32 * i) : 0.0f;
-    KEEP_ROLLED
-    for (; j < n; j += list_threads / 16) {
-        float dots[2 * list_queries] = {};
-        UNROLL
-        for (int i = 0; i < list_dim / 32; ++i)
-            UNROLL
-            for (int v = 0; v < 2 * list_queries; ++v) dots[v] = fma(q[v / 2][i], next[v % 2][i], dots[v]);
-        const int then = least(j + list_threads / 16, n - 1);
+        for (int i = 0; i < list_dim / 32; ++i) q[u][i] = queries[list_query(u) * list_dim + 32 * i + lane()];
+    const auto fetch = [&](int j) {
         UNROLL
         for (int k = 0; k < 2; ++k)
             UNROLL
             for (int i = 0; i < list_dim / 32; ++i)
-                next[k][i] = list_value(keys, memory.keys[least(then + k, n - 1)], lane() + 32 * i);
-        put_scores<0>(dots, memory, j, n, scale);
+                next[k][i] = list_value(keys, memory.keys[least(j + list_key(k), n - 1)], lane() + 32 * i);
+    };
+    int j = 2 * warp();
+    if (j < n) fetch(j);
+    KEEP_ROLLED
+    for (; j < n; j += list_threads / 16) {
+        float dots[2][list_queries] = {};
+        UNROLL
+        for (int i = 0; i < list_dim / 32; ++i)
+            UNROLL
+            for (int v = 0; v < 2 * list_queries; ++v) dots[v % 2][v / 2] = fma(q[v / 2][i], next[v % 2][i], dots[v % 2][v / 2]);
+        fetch(least(j + list_threads / 16, n - 1));
+        list_tree(dots);
+        put_scores(dots, memory, j, n, scale);
     }
 }
 
@@ -113,36 +140,52 @@ STRATA_INLINE void weigh_list(ListMemory& memory, int n, bool start) {
     }
 }
 
-// Step 4 for one block of n positions: four dims from `c` on of all queries.
+// Positions 4 i .. 4 i + 3 of a block, on their way.
+struct ListFours {
+    Vec4 v[4];
+};
+
+STRATA_INLINE void fetch_fours(const ListCache& values, const int32_t* rows, int last, int c, ListFours& to) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) to.v[i] = list_four(values, rows[least(i, last)], c);
+}
+
+STRATA_INLINE void add_fours(const ListFours& now, const float* weights, Vec4 (&sums)[list_queries]) {
+    UNROLL
+    for (int q = 0; q < list_queries; ++q) {
+        const Vec4 w = *reinterpret_cast<const Vec4*>(weights + q * kPitch);
+        UNROLL
+        for (int i = 0; i < 4; ++i)
+            UNROLL
+            for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(w.v[i], now.v[i].v[x], sums[q].v[x]);
+    }
+}
+
+// Step 4 for one block of n positions: four dims from `c` on of all queries. Two fours take turns, so that none is copied.
 STRATA_INLINE void sum_list(const ListCache& values, const int32_t* rows, const float* weights, int n, int c,
                             Vec4 (&sums)[list_queries]) {
-    Vec4 next[4];
-    UNROLL
-    for (int i = 0; i < 4; ++i) next[i] = list_four(values, rows[least(i, n - 1)], c);
-    int j = 0;
+    ListFours even, odd;
+    fetch_fours(values, rows, n - 1, c, even);
+    int left = n;
     KEEP_ROLLED
-    for (; j + 4 <= n; j += 4) {
-        Vec4 now[4];
-        UNROLL
-        for (int i = 0; i < 4; ++i) now[i] = next[i];
-        UNROLL
-        for (int i = 0; i < 4; ++i) next[i] = list_four(values, rows[least(j + 4 + i, n - 1)], c);
-        UNROLL
-        for (int q = 0; q < list_queries; ++q) {
-            const Vec4 w = *reinterpret_cast<const Vec4*>(weights + q * kPitch + j);
-            UNROLL
-            for (int i = 0; i < 4; ++i)
-                UNROLL
-                for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(w.v[i], now[i].v[x], sums[q].v[x]);
-        }
+    for (; left >= 8; left -= 8, rows += 8, weights += 8) {
+        fetch_fours(values, rows + 4, left - 5, c, odd);
+        add_fours(even, weights, sums);
+        fetch_fours(values, left > 8 ? rows + 8 : rows, most(left - 9, 0), c, even);
+        add_fours(odd, weights + 4, sums);
+    }
+    if (left >= 4) {
+        add_fours(even, weights, sums);
+        left -= 4, rows += 4, weights += 4;
+        if (left > 0) fetch_fours(values, rows, left - 1, c, even);
     }
     UNROLL
     for (int i = 0; i < 3; ++i) {
-        if (j + i >= n) continue;
+        if (i >= left) continue;
         UNROLL
         for (int q = 0; q < list_queries; ++q)
             UNROLL
-            for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(weights[q * kPitch + j + i], next[i].v[x], sums[q].v[x]);
+            for (int x = 0; x < 4; ++x) sums[q].v[x] = fma(weights[q * kPitch + i], even.v[i].v[x], sums[q].v[x]);
     }
 }
 
@@ -184,10 +227,6 @@ STRATA_KERNEL_OF(list_threads, attention_list,
     const int32_t* key_of = key_table + slot[row] * key_pages;
     const int32_t* value_of_page = value_table + slot[row] * value_pages;
     const int64_t first_query = (row * kv_heads + head) * list_queries;
-    float mine[list_queries][list_dim / 32];
-    UNROLL
-    for (int i = 0; i < list_queries * (list_dim / 32); ++i)
-        mine[i / (list_dim / 32)][i % (list_dim / 32)] = q[first_query * list_dim + i / (list_dim / 32) * list_dim + i % (list_dim / 32) * 32 + lane()];
     Vec4 so_far[list_each] = {};
     if (thread_x() < 2 * list_queries) memory.state[thread_x()] = 0.0f;
     KEEP_ROLLED
@@ -200,7 +239,7 @@ STRATA_KERNEL_OF(list_threads, attention_list,
                 static_cast<int32_t>((value_of_page[entry / value_page] * kv_heads + head) * value_page + entry % value_page);
         }
         barrier();
-        score_list({keys, key_scales}, mine, memory, n, scale);
+        score_list({keys, key_scales}, q + first_query * list_dim, memory, n, scale);
         barrier();
         weigh_list(memory, n, j0 == 0);
         Vec4 sums[list_queries] = {};
