@@ -6,7 +6,7 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import launch, rounds, tiles
+from strata.kernels.linear import lanes, launch, rounds, tiles
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -42,7 +42,10 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
     rows, cols = inputs.x.shape
     lines = [weight.rows for weight in weights]
     more: tuple[int, ...]
-    if eights := rounds.size_for(fmt, cols, rows):
+    if lanes.takes(device, inputs.x, weights):
+        shape = lanes.shape(device, fmt, cols, sum(lines), rows)
+        kernel, size, more = Kernel(lanes.unit(fmt), f"float_lanes_{lanes.size_of(rows)}", early=True), rows, ()
+    elif eights := rounds.size_for(fmt, cols, rows):
         shape, ring = rounds.shape(device, fmt, cols, lines, eights)
         kernel, size = Kernel(rounds.unit(fmt), f"rounds_{eights}", early=True), 8 * eights
         more = (ring.slots, ring.steps)
