@@ -8,7 +8,7 @@ from models.heads import headed
 from models.made import oracle, path_of
 from strata.assemble import Loaded, load
 from strata.checks.drafted import Drafted
-from strata.checks.rehearsed import Rehearsed
+from strata.checks.rehearsed import Rehearsed, fair_seed, tokens_a_step
 from strata.core.log import Level, Log
 from strata.plan.wishes import Wishes
 from strata.speculate.drafter import Ask
@@ -56,3 +56,29 @@ def test_a_rehearsed_drafter_is_right_as_often_as_it_should_be() -> None:
         drafter.extend(0, [text[at]])
     assert [count / 3890 for count in right] == pytest.approx([0.8, 0.5, 0.5], abs=0.03)
     assert drafter.propose({0: Ask(99, 3, lambda sure: True)}) == {}  # another answer
+
+
+def test_fair_draws_bring_what_the_rates_promise() -> None:
+    rates, promised = (0.8, 0.7, 0.6), (1.8, 2.36, 2.696)
+
+    def brought(seed: int) -> list[float]:
+        return [tokens_a_step(seed, 24, 120, rates[:depth]) for depth in (1, 2, 3)]
+
+    assert brought(fair_seed(24, 120, rates)) == pytest.approx(promised, rel=0.02)
+    assert brought(1) != pytest.approx(promised, rel=0.1)  # the first that comes along
+
+
+def test_the_drafts_of_a_text_are_those_that_were_counted() -> None:
+    text, rates = tuple(range(60)), (0.8, 0.7, 0.6)
+    drafter = Rehearsed([text], rates, 100, seed=5)
+    drafter.begin(0, text[:10])
+    drafter.extend(0, text[:10])
+    at, steps = 10, 0
+    while at < 56:
+        drafts = drafter.propose({0: Ask(text[at], 3, lambda sure: True)})[0].tokens
+        right = 0
+        while right < 3 and drafts[right] == text[at + 1 + right]:
+            right += 1
+        drafter.extend(0, text[at : at + right + 1])
+        at, steps = at + right + 1, steps + 1
+    assert tokens_a_step(5, 10, 57, rates) == pytest.approx((at - 10) / steps)

@@ -17,7 +17,7 @@ from strata.checks.crowd import Crowd, Part
 from strata.checks.engines import running
 from strata.checks.lanes import Lane, Lanes
 from strata.checks.pieces import pieces, ratio, ratio_range
-from strata.checks.rehearsed import Rehearsed
+from strata.checks.rehearsed import Rehearsed, fair_seed
 from strata.checks.runners import lent, limits_of
 from strata.core.errors import UsageError
 from strata.core.held import Held
@@ -186,7 +186,8 @@ class DraftRates:
         run, model, choice = self.loaded.runner, self.loaded.model, choose_draft(side, "cpu", False)
         drafting: Drafting | None = None
         if choice.drafts and work.rates:
-            drafter = Rehearsed(texts, work.rates, model.shape.vocabulary)
+            seed = fair_seed(len(work.prompts[0]), len(work.prompts[0]) + work.tokens, work.rates)
+            drafter = Rehearsed(texts, work.rates, model.shape.vocabulary, seed)
             drafting = Drafting(depth=choice.depth, drafters={"rehearsed": drafter})
         elif choice.drafts and self.loaded.drafting is not None:
             drafting = replace(self.loaded.drafting, depth=choice.depth)
