@@ -18,8 +18,10 @@ from strata.speculate.lookup import LookupDrafter
 from strata.state.sequence import SequenceStates
 
 HEAD = "mtp"
-SELDOM = 8
+SELDOM = 16
 """Of the steps before which nothing was proposed, one of so many is learned from: learning takes some of it, too."""
+OFTEN = 4
+"""The same of steps with drafts, where it is known already what such steps cost."""
 MOST_UNTOLD = 16
 """Tokens of a window that drafters hear of later: a long prompt reaches them chunk by chunk."""
 FRESH = 64
@@ -113,8 +115,11 @@ class Drafts:
         self.steps += 1
         if self.chooser is None or (self.chooser.last is None and self.steps % SELDOM):
             return
+        costs, rows = self.chooser.costs, sum([len(window.tokens) for window in windows])
+        if self.steps % OFTEN and costs.sure_of(rows):
+            return
         if all(window.score == len(window.tokens) for window in windows):
-            self.chooser.costs.observe_step(sum(len(window.tokens) for window in windows), seconds)
+            costs.observe_step(rows, seconds)
 
     def idle(self) -> bool:
         """Whether there are no drafts for the next step, as nobody need even be asked."""

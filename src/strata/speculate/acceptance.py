@@ -6,7 +6,7 @@ lack of those of all sequences, and for lack of those what the drafter says.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 BUCKETS = 8
@@ -31,11 +31,6 @@ class Rate:
     right: float = 0.0
     seen: float = 0.0
 
-    def add(self, right: bool, fade: float) -> None:
-        """One more."""
-        self.right = self.right * fade + right
-        self.seen = self.seen * fade + 1
-
     def estimate(self, prior: float, weight: float) -> float:
         """The share of those that were right, with `weight` more at the share `prior`."""
         return (self.right + prior * weight) / (self.seen + weight)
@@ -54,10 +49,13 @@ class Rates:
     by_confidence: list[Rate] = field(default_factory=lambda: rates(2 * BUCKETS))
     """First drafts, then further ones."""
 
-    def add(self, depth: int, at: int, right: bool, fade: float) -> None:
-        """One checked draft of the bucket `at`."""
-        self.by_depth[min(depth, DEPTHS)].add(right, fade)
-        self.by_confidence[at].add(right, fade)
+    def add(self, checked: Iterable[tuple[int, int]], accepted: int, fade: float) -> None:
+        """Drafts by (depth, bucket), of which those up to the depth `accepted` were right."""
+        for depth, at in checked:
+            right = depth <= accepted
+            for rate in (self.by_depth[depth if depth < DEPTHS else DEPTHS], self.by_confidence[at]):
+                rate.right = rate.right * fade + right
+                rate.seen = rate.seen * fade + 1
 
 
 def bucket(depth: int, confidence: float) -> int:
@@ -103,7 +101,9 @@ class Acceptance:
         product, found = 1.0, []
         for depth, sure in enumerate(confidence, 1):
             at = bucket(depth, sure)
-            product *= here[at].estimate(everywhere[at].estimate(sure, ALL_WEIGHT), SLOT_WEIGHT)
+            common, own = everywhere[at], here[at]  # Rate.estimate twice: calls are most of what choosing takes
+            known = (common.right + sure * ALL_WEIGHT) / (common.seen + ALL_WEIGHT)
+            product *= (own.right + known * SLOT_WEIGHT) / (own.seen + SLOT_WEIGHT)
             if product < LEAST:
                 break
             found.append(product)
@@ -111,11 +111,9 @@ class Acceptance:
 
     def observe(self, slot: int, confidence: Sequence[float], accepted: int) -> None:
         """Drafts of these confidences were made, and the first `accepted` of them turned out right."""
-        everywhere, here = self.all, self.slots[slot]
-        for depth, sure in enumerate(confidence[: accepted + 1], 1):
-            right, at = depth <= accepted, bucket(depth, sure)
-            everywhere.add(depth, at, right, ALL_FADE)
-            here.add(depth, at, right, FADE)
+        checked = [(depth, bucket(depth, sure)) for depth, sure in enumerate(confidence[: accepted + 1], 1)]
+        self.all.add(checked, accepted, ALL_FADE)
+        self.slots[slot].add(checked, accepted, FADE)
 
     def values(self) -> Mapping[str, object]:
         """Plain values: the share of right drafts by depth, of all sequences."""

@@ -23,7 +23,7 @@ MARGIN_TOGETHER = 1.15
 """What drafts must promise over doing without where several slots decode: whoever ends sooner leaves the others with
 fewer to share a step with."""
 
-QUIET = 16
+QUIET = 8
 """Steps in which no draft was worth checking, and no costly drafter read, after which not every step is thought of."""
 NAP = 4
 """Steps that are not, then, between two that are: doing without drafts must cost next to nothing."""

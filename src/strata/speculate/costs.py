@@ -20,6 +20,8 @@ FADE = 0.995
 """What is left of that with every other step: an unlucky measurement is tried again one day."""
 KNOWN = 0.25
 """Steps, as far as they are remembered, that make a row count known."""
+SURE = 4.0
+"""Steps, as far as they are remembered, after which a row count need not be learned from every time."""
 FAST = 0.1
 """How much of what a step tells of the base is believed."""
 DRAFT_FAST = 0.25
@@ -90,6 +92,11 @@ class Costs:
             learned = (rows for rows, seen in self.seen.items() if seen.weight >= KNOWN)
             self.known_rows = max(learned if self.fixed_s is None else self.fixed_s, default=0)
         return self.known_rows
+
+    def sure_of(self, rows: int) -> bool:
+        """Whether one more such step would change little of what is known."""
+        known = self.seen.get(rows)
+        return known is not None and known.weight >= SURE
 
     def hoped_s(self, rows: int) -> float:
         """The least that a step of more rows than are known may take: as long as one of those, but for prices."""

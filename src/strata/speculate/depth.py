@@ -34,6 +34,8 @@ class Depths(NamedTuple):
 
 def best_depths(slots: int, chances: Chances, step_s: Callable[[int], float], spent_s: float = 0.0) -> Depths:
     """The best choice for a step in which `slots` slots decode, which takes `step_s(rows)` after `spent_s` seconds."""
+    if len(chances) == 1:
+        return _of_one(slots, chances, step_s, spent_s)
     tokens = best_tokens = float(slots)
     best_s, best_count = spent_s + step_s(slots), 0
     heap = [(-chain[0], slot, 0) for slot, chain in chances.items() if chain]
@@ -52,6 +54,19 @@ def best_depths(slots: int, chances: Chances, step_s: Callable[[int], float], sp
         if tokens * best_s > best_tokens * seconds:
             best_tokens, best_s, best_count = tokens, seconds, len(taken)
     return Depths(dict(Counter(taken[:best_count])), best_tokens, best_s)
+
+
+def _of_one(slots: int, chances: Chances, step_s: Callable[[int], float], spent_s: float) -> Depths:
+    """The same where one slot alone has drafts, without asking whose come first."""
+    ((slot, chain),) = chances.items()
+    tokens = best_tokens = float(slots)
+    best_s, best_count = spent_s + step_s(slots), 0
+    for count, chance in enumerate(chain, 1):
+        tokens += chance
+        seconds = spent_s + step_s(slots + count)
+        if tokens * best_s > best_tokens * seconds:
+            best_tokens, best_s, best_count = tokens, seconds, count
+    return Depths({slot: best_count} if best_count else {}, best_tokens, best_s)
 
 
 def chain(chances: Sequence[float]) -> tuple[float, ...]:
