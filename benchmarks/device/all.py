@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPICS = ("simple", "products", "prompts", "mixers", "torch_ops", "whole_engine", "tiers")
+TOPICS = ("simple", "products", "prompts", "mixers", "torch_ops", "whole_engine", "tiers", "split_modes")
 """In the order of what they build on."""
 CACHE = Path(tempfile.gettempdir()) / "strata-device-kernels"
 """Compiled kernels, for all topics and later calls."""
