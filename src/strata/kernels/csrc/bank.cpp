@@ -46,6 +46,7 @@ public:
             if (expert == -1 && may_skip) continue;
             if (expert < 0 || expert >= bank.size())
                 throw std::out_of_range("expert " + std::to_string(expert) + " of " + std::to_string(bank.size()));
+            bank.ask(expert);
             ++start[expert + 1];
             ++pairs;
         }

@@ -26,6 +26,11 @@ public:
     const WeightView& gate(int64_t expert) const { return gate_[expert]; }
     const WeightView& up(int64_t expert) const { return up_[expert]; }
     const WeightView& down(int64_t expert) const { return down_[expert]; }
+    // Asks for what the bank knows of an expert: some lines that lie in no cache, better all at once than one by one.
+    void ask(int64_t expert) const {
+        for (const auto* weights : {&gate_, &up_, &down_}) __builtin_prefetch(&(*weights)[expert]);
+        __builtin_prefetch(&uses_[expert], 1);
+    }
     // How often each expert was chosen by a row since the start.
     const std::vector<int64_t>& uses() const { return uses_; }
     void count(int64_t expert, int64_t rows) const { uses_[expert] += rows; }

@@ -88,8 +88,6 @@ void Pool::publish(int chunks, Call call, void* body) {
     body_.store(body, std::memory_order_relaxed);
     const uint64_t job = (word_.load(std::memory_order_relaxed) >> count_bits) + 1;
     const uint64_t word = job << count_bits | static_cast<uint64_t>(chunks);
-    if (chunks > threads())
-        rest_.store(job << count_bits | static_cast<uint64_t>(chunks - threads()), std::memory_order_relaxed);
     // In one order with a worker's `asleep_`: either it sees this job before it sleeps or it is seen here and woken.
     word_.store(word, std::memory_order_seq_cst);
     if (chunks > 1 && asleep_.load(std::memory_order_seq_cst) > 0) wake();
@@ -115,11 +113,19 @@ bool Pool::finished(uint64_t word, int here) const {
     return left == 0;
 }
 
-// Success proves that the job is not over, so its fields may be read.
-bool Pool::claim(int seat, uint64_t job) {
-    uint64_t before = seats_[seat].claimed.load(std::memory_order_relaxed);
-    return before < job && seats_[seat].claimed.compare_exchange_strong(before, job, std::memory_order_acq_rel,
-                                                                         std::memory_order_relaxed);
+// The next chunk of a seat, -1 when all are taken. Success proves that the job is not over, so its fields may be read.
+int Pool::claim(int seat, uint64_t word) {
+    const uint64_t job = word >> count_bits, chunks = word & count_mask;
+    const uint64_t first = static_cast<uint64_t>(seat), each = static_cast<uint64_t>(threads());
+    uint64_t before = seats_[seat].taken.load(std::memory_order_relaxed);
+    for (;;) {
+        if (before >> count_bits > job) return -1;
+        const uint64_t count = before >> count_bits == job ? before & count_mask : 0, chunk = first + count * each;
+        if (chunk >= chunks) return -1;
+        if (seats_[seat].taken.compare_exchange_weak(before, job << count_bits | (count + 1), std::memory_order_acq_rel,
+                                                     std::memory_order_relaxed))
+            return static_cast<int>(chunk);
+    }
 }
 
 void Pool::perform(int chunk, int worker) {
@@ -136,23 +142,14 @@ void Pool::perform(int chunk, int worker) {
     }
 }
 
-// Takes chunks of the job until none is left; how many it ran.
+// Takes chunks of the job until none is left, its own first; how many it ran.
 int Pool::work(int worker, uint64_t word) {
-    const uint64_t job = word >> count_bits;
-    const int chunks = static_cast<int>(word & count_mask), own = chunks < threads() ? chunks : threads();
+    const int chunks = static_cast<int>(word & count_mask), seats = chunks < threads() ? chunks : threads();
     int ran = 0;
-    if (worker < own && claim(worker, job)) perform(worker, worker), ++ran;
-    if (chunks > own) {
-        uint64_t rest = rest_.load(std::memory_order_acquire);
-        while (rest >> count_bits == job && (rest & count_mask) != 0) {
-            if (!rest_.compare_exchange_weak(rest, rest - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-            perform(chunks - static_cast<int>(rest & count_mask), worker), ++ran;
-            rest = rest_.load(std::memory_order_acquire);
-        }
-    }
-    for (int i = 1; i < own; ++i) {
-        const int other = (worker + i) % own;
-        if (claim(other, job)) perform(other, worker), ++ran;
+    for (int i = 0; i < threads(); ++i) {
+        const int seat = (worker + i) % threads();
+        if (seat >= seats) continue;
+        for (int chunk; (chunk = claim(seat, word)) >= 0; ++ran) perform(chunk, worker);
     }
     return ran;
 }

@@ -70,7 +70,7 @@ private:
 
     // A worker's own: written by it alone, but for the chunks of a job that others take from it.
     struct alignas(line) Seat {
-        std::atomic<uint64_t> claimed{0};   // the last job whose chunk of this seat's number was taken
+        std::atomic<uint64_t> taken{0};     // the last job that chunks of this seat were taken of << count_bits | how many
         std::atomic<uint64_t> finished{0};  // job << count_bits | chunks of it that this worker ran
     };
 
@@ -78,22 +78,20 @@ private:
     void complete();
     void serve(int worker);
     int work(int worker, uint64_t word);
-    bool claim(int seat, uint64_t job);
+    int claim(int seat, uint64_t word);
     void perform(int chunk, int worker);
     bool finished(uint64_t word, int here) const;
     void sleep(uint64_t word);
     void wake();
 
     // The job at hand, `word_` = its number << count_bits | its chunks: written once a job, so all threads read it at once.
-    // Chunk i of as many as there are threads is thread i's, who takes it in a line of its own; a word from which all
-    // threads take their chunks is a queue, of 5 us with sixteen of them. Chunks beyond that are taken from `rest_` =
-    // number << count_bits | how many are left. Whoever has nothing more to do takes what others have not begun, so no job
-    // waits for a thread that the system has put aside; a thread that wakes late finds its chunk taken, or fails its
-    // compare-exchange.
+    // Chunks i, i + threads, .. are thread i's, who takes them in a line of its own; a word from which all threads take
+    // their chunks is a queue: with sixteen of them each chunk waited a microsecond and more. Whoever has nothing more to do
+    // takes what others have not begun, so no job waits for a thread that the system has put aside; a thread that wakes
+    // late finds its chunks taken, or fails its compare-exchange.
     alignas(line) std::atomic<uint64_t> word_{0};
     std::atomic<Call> call_{nullptr};
     std::atomic<void*> body_{nullptr};
-    alignas(line) std::atomic<uint64_t> rest_{0};
     bool begun_ = false;  // a job was begun and not finished
     // Read at every job, changed rarely: a mutex in this line cost a job 100 ns.
     alignas(line) std::atomic<int> asleep_{0};

@@ -93,17 +93,22 @@ void linear(Context context, const LinearJob& job) {
     });
 }
 
-// Bytes of weights that a chunk of a call of experts has at least, as far as no thread is left without one. Some 4 us of
-// work: each chunk is taken from a word that all threads write, which costs a tenth of a microsecond with sixteen of them.
+// Bytes of weights that a chunk of a call of experts has at least, as far as no thread is left without one: some 4 us of
+// work, beside which what a chunk takes of its own is little.
 constexpr int64_t least_chunk_bytes = 24 * 1024;
 
-// Weight rows per chunk of `total` rows that take `bytes`: equal parts for all threads, eight of them at most.
-int64_t even_rows(int64_t total, int64_t bytes, int threads) {
-    int64_t each = bytes / (least_chunk_bytes * threads);
-    each = each < 1 ? 1 : each > 8 ? 8 : each;
-    const int64_t rows = (total + each * threads - 1) / (each * threads);
-    return (rows + 3) / 4 * 4;
-}
+// `total` rows in as many chunks for every thread, eight of them at most; they differ by four rows at most. Rows of a
+// number for all would leave some threads a chunk more than others, a sixth of the time of one expert.
+struct EvenChunks {
+    int64_t total;
+    int count;
+    EvenChunks(int64_t rows, int64_t bytes, int threads) : total(rows) {
+        const int64_t each = bytes / (least_chunk_bytes * threads);
+        count = threads * static_cast<int>(each < 1 ? 1 : each > 8 ? 8 : each);
+    }
+    int64_t first(int64_t chunk) const { return chunk >= count ? total : total / 4 * chunk / count * 4; }
+    int64_t most() const { return total / 4 / count * 4 + 8; }
+};
 
 int64_t weight_bytes(const WeightView& weight) {
     const Format& format = formats[weight.format];
@@ -152,30 +157,33 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
     finish_experts(job, outputs, first, count);
 }
 
-// Phase 1 in chunks of `per_chunk` rows of all experts one after the other; a chunk may have the end of one and the
-// beginning of the next.
-void all_gate_up(Context context, const ExpertsJob& job, const Input& in, int64_t per_chunk, float* hidden) {
-    const int64_t rows = job.width * job.count, threads = context.pool.threads();
-    const auto gate_at = [&](int64_t row) {
-        return row < rows ? row_data(*job.gate[row / job.width], row % job.width) : row_data(*job.down[0], 0);
-    };
-    context.pool.parallel_for(static_cast<int>((rows + per_chunk - 1) / per_chunk), [&](int chunk, int worker) {
+// Phase 1 in chunks of rows of all experts one after the other; a chunk may have the end of one and the beginning of the
+// next. `down`: the chunks of phase 2.
+void all_gate_up(Context context, const ExpertsJob& job, const Input& in, const EvenChunks& up, const EvenChunks& down,
+                 float* hidden) {
+    const int64_t rows = up.total, threads = context.pool.threads();
+    context.pool.parallel_for(up.count, [&](int chunk, int worker) {
+        // What this thread reads after these rows; at its end, of its first rows in phase 2.
+        const auto gate_at = [&](int64_t row) {
+            return row < rows ? row_data(*job.gate[row / job.width], row % job.width)
+                              : row_data(*job.down[0], down.first(worker));
+        };
         uint8_t* const scratch = static_cast<uint8_t*>(context.workers[worker].reserve(0));
-        const int64_t first = chunk * per_chunk, end = first + per_chunk < rows ? first + per_chunk : rows;
+        const int64_t first = up.first(chunk), end = up.first(chunk + 1);
         for (int64_t row = first, last; row < end; row = last) {
             const int64_t expert = row / job.width, begin = expert * job.width;
             last = begin + job.width < end ? begin + job.width : end;
             gate_up(job, in, static_cast<int>(expert), row - begin, last - begin, hidden, scratch,
-                    gate_at(last < end ? last : first + threads * per_chunk));
+                    gate_at(last < end ? last : up.first(chunk + threads)));
         }
     });
 }
 
-void all_down(Context context, const ExpertsJob& job, const Input& middle, int64_t per_chunk) {
-    const int64_t rows = job.hidden, threads = context.pool.threads();
-    context.pool.parallel_for(static_cast<int>((rows + per_chunk - 1) / per_chunk), [&](int chunk, int worker) {
-        const int64_t first = chunk * per_chunk, last = first + per_chunk < rows ? first + per_chunk : rows;
-        const int64_t after = first + threads * per_chunk;
+void all_down(Context context, const ExpertsJob& job, const Input& middle, const EvenChunks& down) {
+    const int64_t rows = down.total, threads = context.pool.threads();
+    context.pool.parallel_for(down.count, [&](int chunk, int worker) {
+        const int64_t first = down.first(chunk), last = down.first(chunk + 1), after = down.first(chunk + threads);
+        if (first == last) return;
         down_combine(job, middle, first, last, static_cast<uint8_t*>(context.workers[worker].reserve(0)),
                      after < rows ? row_data(*job.down[0], after) : nullptr);
     });
@@ -196,8 +204,7 @@ void experts(Context context, const ExpertsJob& job) {
         up_bytes += weight_bytes(*job.gate[e]) + weight_bytes(*job.up[e]);
         down_bytes += weight_bytes(*job.down[e]);
     }
-    const int64_t up_rows = even_rows(job.width * job.count, up_bytes, threads);
-    const int64_t down_rows = even_rows(job.hidden, down_bytes, threads);
+    const EvenChunks up(job.width * job.count, up_bytes, threads), down(job.hidden, down_bytes, threads);
     Input in{job.x, job.rows, job.hidden, {}, {}};
     const size_t hidden_bytes = (static_cast<size_t>(pairs * job.width) * 4 + 63) / 64 * 64;
     uint8_t* at = static_cast<uint8_t*>(context.shared.reserve(hidden_bytes + outer.bytes(job.rows, job.hidden) +
@@ -207,15 +214,15 @@ void experts(Context context, const ExpertsJob& job) {
     inner.place(middle, outer.place(in, at + hidden_bytes));
     int64_t most = 0;
     for (int e = 0; e < job.count; ++e) most = job.begin[e + 1] - job.begin[e] > most ? job.begin[e + 1] - job.begin[e] : most;
-    const size_t first_phase = product_scratch(job.hidden) + static_cast<size_t>(most * up_rows) * 4;
-    const size_t second_phase = product_scratch(job.width) + static_cast<size_t>(pairs * down_rows) * 4;
+    const size_t first_phase = product_scratch(job.hidden) + static_cast<size_t>(most * up.most()) * 4;
+    const size_t second_phase = product_scratch(job.width) + static_cast<size_t>(pairs * down.most()) * 4;
     for (int worker = 0; worker < threads; ++worker)
         context.workers[worker].reserve(first_phase > second_phase ? first_phase : second_phase);
 
     quantise(context, outer, in);
-    all_gate_up(context, job, in, up_rows, hidden);
+    all_gate_up(context, job, in, up, down, hidden);
     quantise(context, inner, middle);
-    all_down(context, job, middle, down_rows);
+    all_down(context, job, middle, down);
 }
 
 void embed(Context context, const WeightView& weight, const int64_t* ids, int64_t count, float* y) {
