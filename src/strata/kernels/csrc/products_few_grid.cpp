@@ -1,5 +1,5 @@
 // Products of few input rows: the grid formats.
-#include "products_few_grid.h"
+#include "products_few_iq3.h"
 
 namespace strata::STRATA_ISA {
 
@@ -11,7 +11,11 @@ template <> void multiply_few<IQ2_XXS>(const FewRows& job) { grid_rows<IQ2_XXS>(
 template <> void multiply_few<IQ2_XS>(const FewRows& job) { grid_rows<IQ2_XS>(job); }
 template <> void multiply_few<IQ2_S>(const FewRows& job) { grid_rows<IQ2_S>(job); }
 template <> void multiply_few<IQ3_XXS>(const FewRows& job) { grid_rows<IQ3_XXS>(job); }
-template <> void multiply_few<IQ3_S>(const FewRows& job) { grid_rows<IQ3_S>(job); }
+template <> void multiply_few<IQ3_S>(const FewRows& job) {
+    int8_t* q = static_cast<int8_t*>(job.scratch);
+    index_inputs(job, q);
+    rows_in_fours<NibbleKernel>(job, q, job.groups * 512);
+}
 
 #else
 

@@ -88,22 +88,34 @@ struct GridKernel {
     }
 };
 
+// All rows of a job; q has them in the order of `Kernel`.
+template <template <int> class Kernel>
+static inline void rows_in_fours(const FewRows& job, const int8_t* q, int64_t row_bytes) {
+    const int64_t together = job.n > 4 ? 8 : job.last - job.first;
+    for (int64_t first = job.first; first < job.last; first += together) {
+        const int64_t last = first + together < job.last ? first + together : job.last;
+        int64_t from = 0;
+        for (; from + 4 <= job.n; from += 4) Kernel<4>::rows(job, q + from * row_bytes, first, last, from);
+        const int8_t* rest = q + from * row_bytes;
+        switch (job.n - from) {
+            case 3: Kernel<3>::rows(job, rest, first, last, from); break;
+            case 2: Kernel<2>::rows(job, rest, first, last, from); break;
+            case 1: Kernel<1>::rows(job, rest, first, last, from); break;
+        }
+    }
+}
+
+template <class F>
+struct GridRows {
+    template <int N>
+    using Kernel = GridKernel<F, N>;
+};
+
 template <class F>
 static inline void grid_rows(const FewRows& job) {
     int8_t* q = static_cast<int8_t*>(job.scratch);
     stride_inputs<F::sub>(job, q);
-    const int64_t row_bytes = job.groups * 16 * F::sub, together = job.n > 4 ? 8 : job.last - job.first;
-    for (int64_t first = job.first; first < job.last; first += together) {
-        const int64_t last = first + together < job.last ? first + together : job.last;
-        int64_t from = 0;
-        for (; from + 4 <= job.n; from += 4) GridKernel<F, 4>::rows(job, q + from * row_bytes, first, last, from);
-        const int8_t* rest = q + from * row_bytes;
-        switch (job.n - from) {
-            case 3: GridKernel<F, 3>::rows(job, rest, first, last, from); break;
-            case 2: GridKernel<F, 2>::rows(job, rest, first, last, from); break;
-            case 1: GridKernel<F, 1>::rows(job, rest, first, last, from); break;
-        }
-    }
+    rows_in_fours<GridRows<F>::template Kernel>(job, q, job.groups * 16 * F::sub);
 }
 
 }  // namespace strata::STRATA_ISA
