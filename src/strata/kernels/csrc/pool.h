@@ -70,7 +70,7 @@ private:
 
     // A worker's own: written by it alone, but for the chunks of a job that others take from it.
     struct alignas(line) Seat {
-        std::atomic<uint64_t> taken{0};     // the last job that chunks of this seat were taken of << count_bits | how many
+        std::atomic<uint64_t> taken{0};     // the last job that took chunks of this seat << count_bits | how many it took
         std::atomic<uint64_t> finished{0};  // job << count_bits | chunks of it that this worker ran
     };
 
@@ -84,11 +84,11 @@ private:
     void sleep(uint64_t word);
     void wake();
 
-    // The job at hand, `word_` = its number << count_bits | its chunks: written once a job, so all threads read it at once.
-    // Chunks i, i + threads, .. are thread i's, who takes them in a line of its own; a word from which all threads take
-    // their chunks is a queue: with sixteen of them each chunk waited a microsecond and more. Whoever has nothing more to do
-    // takes what others have not begun, so no job waits for a thread that the system has put aside; a thread that wakes
-    // late finds its chunks taken, or fails its compare-exchange.
+    // The job at hand, `word_` = its number << count_bits | its chunks: written once a job, so all threads read it at
+    // once. Chunks i, i + threads, .. are thread i's, who takes them in a line of its own; a word from which all threads
+    // take their chunks is a queue: with sixteen of them each chunk waited a microsecond and more. Whoever has nothing
+    // more to do takes what others have not begun, so no job waits for a thread that the system has put aside; a thread
+    // that wakes late finds its chunks taken, or fails its compare-exchange.
     alignas(line) std::atomic<uint64_t> word_{0};
     std::atomic<Call> call_{nullptr};
     std::atomic<void*> body_{nullptr};

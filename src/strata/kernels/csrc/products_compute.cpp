@@ -93,8 +93,8 @@ void linear(Context context, const LinearJob& job) {
     });
 }
 
-// Bytes of weights that a chunk of a call of experts has at least, as far as no thread is left without one: some 4 us of
-// work, beside which what a chunk takes of its own is little.
+// Bytes of weights that a chunk of a call of experts has at least, as far as no thread is left without one: some 4 us
+// of work, beside which what a chunk takes of its own is little.
 constexpr int64_t least_chunk_bytes = 24 * 1024;
 
 // `total` rows in as many chunks for every thread, eight of them at most; they differ by four rows at most. Rows of a
@@ -157,8 +157,8 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
     finish_experts(job, outputs, first, count);
 }
 
-// Phase 1 in chunks of rows of all experts one after the other; a chunk may have the end of one and the beginning of the
-// next. `down`: the chunks of phase 2.
+// Phase 1 in chunks of rows of all experts one after the other; a chunk may have the end of one and the beginning of
+// the next. `down`: the chunks of phase 2.
 void all_gate_up(Context context, const ExpertsJob& job, const Input& in, const EvenChunks& up, const EvenChunks& down,
                  float* hidden) {
     const int64_t rows = up.total, threads = context.pool.threads();

@@ -1,11 +1,11 @@
-// Products of few input rows with IQ3_S in AVX-512. The 64 indices of a block are looked up as they lie, and what belongs
-// to an index stays in its byte: two values as a nibble each, from each of two planes. The activations are brought into
-// that order once per call,
+// Products of few input rows with IQ3_S in AVX-512. The 64 indices of a block are looked up as they lie, and what
+// belongs to an index stays in its byte: two values as a nibble each, from each of two planes. The activations are
+// brought into that order once per call,
 //
 //     x[half][k][l] = value 4 l + k of the half's block,
 //
-// so that codes need neither a shift nor a permute: a high nibble counts sixteen times, and the low ones' sum is moved up
-// before the high ones are added to it. Sums of integers are the same in every order.
+// so that codes need neither a shift nor a permute: a high nibble counts sixteen times, and the low ones' sum is moved
+// up before the high ones are added to it. Sums of integers are the same in every order.
 #pragma once
 
 #include "products_few_grid.h"
@@ -64,8 +64,8 @@ STRATA_INSIDE __m512i nibble_sums(const __m512i* codes, const int8_t* x) {
 template <int N>
 struct NibbleKernel {
     // A group of two blocks into the half of the lanes that acc holds; cell[n] is input row n's place in groups.
-    STRATA_INSIDE void group(const __m512i* code, __m512 scale, const FewRows& job, const int8_t* q, const int64_t* cell,
-                             int64_t g, __m512* acc) {
+    STRATA_INSIDE void group(const __m512i* code, __m512 scale, const FewRows& job, const int8_t* q,
+                             const int64_t* cell, int64_t g, __m512* acc) {
         const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
         const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
 #pragma GCC unroll 4
@@ -75,7 +75,8 @@ struct NibbleKernel {
             const __m512i both = _mm512_add_epi32(_mm512_permutex2var_epi32(first, even, second),
                                                   _mm512_permutex2var_epi32(first, odd, second));
             const __m512i ones = _mm512_loadu_si512(job.m + 16 * (cell[n] + g));
-            const __m512i sum = _mm512_sub_epi32(_mm512_srai_epi32(both, 3), _mm512_mullo_epi32(ones, _mm512_set1_epi32(15)));
+            const __m512i offset = _mm512_mullo_epi32(ones, _mm512_set1_epi32(15));
+            const __m512i sum = _mm512_sub_epi32(_mm512_srai_epi32(both, 3), offset);
             const __m512 u = _mm512_mul_ps(scale, _mm512_loadu_ps(job.d + 16 * (cell[n] + g)));
             acc[n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), u, acc[n]);
         }
