@@ -25,12 +25,15 @@ class Machine:
     """Both are this much slower while they work at once."""
     spread: float = 0.0
 
-    def run(self, n: int, c: int, rng) -> tuple[float, float]:
-        """(time of the call, of it the CPU's)"""
+    asking: float = 0.0
+    """Of the CPU's time, what is not computing."""
+
+    def run(self, n: int, c: int, rng) -> tuple[float, float, float]:
+        """(time of the call, of it the CPU's computing, and the GPU's waiting after its own part)"""
         slower = self.beside if n and c else 1.0
         noise = np.exp(rng.normal(0, self.spread, 2)) if self.spread else (1.0, 1.0)
         pcie, cpu = self.pcie(n) * slower * noise[0], self.cpu(c) * slower * noise[1]
-        return max(pcie, cpu), cpu
+        return max(pcie, cpu), max(cpu - self.asking, 0.0), max(cpu - pcie, 0.0)
 
 
 def line(start, each):
@@ -49,6 +52,7 @@ MACHINES = {
     "they disturb each other": Machine(line(3, 45), line(8, 50), beside=1.9, spread=0.05),
     "they ruin each other": Machine(line(3, 90), line(8, 100), beside=4.0, spread=0.1),
     "large start": Machine(line(3, 45), line(200, 10), spread=0.05),
+    "asking takes long": Machine(line(24, 47), line(29, 29), spread=0.05, asking=16.0),
     "stairs": Machine(line(3, 70), stairs(4, 30), spread=0.05),
     "noisy": Machine(line(3, 45), line(8, 50), beside=1.5, spread=0.25),
     "equal rates, full contention": Machine(line(0, 50), line(0, 50), beside=2.0, spread=0.02),
@@ -74,8 +78,8 @@ def play(machine_at, calls, seed, split=None):
         machine = machine_at(call)
         misses = 1 + rng.binomial(9, 0.35)
         n = split.over_pcie(misses)
-        seconds, cpu_seconds = machine.run(n, misses - n, rng)
-        split.observe(misses, n, seconds, cpu_seconds)
+        seconds, cpu_seconds, waited = machine.run(n, misses - n, rng)
+        split.observe(misses, n, seconds, cpu_seconds, waited)
         total += (seconds, machine.run(0, misses, rng)[0], machine.run(misses, 0, rng)[0])
     return total, split
 
@@ -106,6 +110,17 @@ def test_a_wrong_start_measurement_is_corrected():
         (_, _, _), learned = play(lambda _: machine, 1500, 2, wrong)
         (split, cpu, pcie), _ = play(lambda _: machine, 1500, 3, learned)
         assert split < 0.75 * min(cpu, pcie)
+
+
+def test_both_sides_of_a_mixture_are_learned_whichever_is_last():
+    """What the CPU needs beside computing is not the bus's: a balance that took it for that left the bus idle."""
+    machine = Machine(line(24, 47), line(29, 29), spread=0.02, asking=16.0)
+    for cpu, pcie in ((Line(10, 25), Line(5, 46)), (Line(60, 40), Line(5, 90))):
+        _, split = play(lambda _: machine, 3000, 7, Split(cpu, pcie, MOST))
+        for n in (1, 2, 3):
+            assert split.pcie.at(n) == pytest.approx(machine.pcie(n), rel=0.06)
+            assert split.cpu.at(n + 1) == pytest.approx(machine.cpu(n + 1), rel=0.06)
+        assert split.over_pcie(7) == 3
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,8 @@ class GpuExperts:
             if not on_cpu or answer is not None:
                 cpu_seconds = answer.nanoseconds * 1e-9 if on_cpu and answer is not None else 0.0
                 split = self.split.splits[self.split.sizes[self.split.kind[layer]]]
-                split.observe(last.misses, last.over_pcie, last.gpu_seconds + last.wait_seconds, cpu_seconds)
+                seconds = last.gpu_seconds + last.wait_seconds
+                split.observe(last.misses, last.over_pcie, seconds, cpu_seconds, last.wait_seconds)
         if missing.any():
             self.reach = max(self.reach, 2 * int(missing.max()) + 1)
             tables = np.stack([self.split.splits[size].table(self.reach) for size in self.split.sizes])

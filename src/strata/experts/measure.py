@@ -17,9 +17,9 @@ from strata.kernels.views import ExpertBank
 
 COUNTS = (1, 2, 4, 8)
 REPEATS = 3
-DOORBELL_S = 4e-6
+DOORBELL_S = 10e-6
 """What asking the CPU adds to its work."""
-LAUNCHES_S = 5e-6
+LAUNCHES_S = 15e-6
 """What a call of the kernels takes beside its reads; as a part of a recorded step, which the measurement is not."""
 LEAST_S = 1e-7
 """Of an expert: what a clock that stands still would give is no rate."""

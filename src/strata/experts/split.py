@@ -26,6 +26,8 @@ DOUBT, UNSEEN = 1.5, 4.0
 """How much longer than expected a trial may take, of a policy that was used before and of one that never was."""
 SETTLED = 1 << 30
 """Observations after which one more weighs `GAIN`."""
+LAST = 0.05
+"""Part of a call's time that the GPU waits at least where the CPU was the last."""
 REST = 32
 """Observations of a bucket between two trials in it."""
 
@@ -42,9 +44,13 @@ class Line:
         return self.start + self.each * n if n else 0.0
 
     def corrected(self, n: int, seconds: float) -> "Line":
-        """Drawn a little towards `n` experts having taken `seconds`."""
-        factor = _pull(seconds / self.at(n), SETTLED)
-        return Line(self.start * factor, self.each * factor)
+        """Drawn a little towards `n` experts having taken `seconds`, by the least change of both parts: so calls of
+        several sizes tell what belongs to the start and what to an expert."""
+        off = self.at(n) * (_pull(seconds / self.at(n), SETTLED) - 1.0)
+        start, each = self.start + off / (1 + n * n), self.each + off * n / (1 + n * n)
+        if start < 0.0:
+            return Line(0.0, each + start / n)
+        return Line(start, each) if each >= 0.0 else Line(start + each * n, 0.0)
 
 
 def fit_line(samples: Sequence[tuple[int, float]]) -> Line:
@@ -116,6 +122,8 @@ class Split:
         self.pure: dict[Policy, Line] = {"cpu": cpu, "pcie": pcie}
         self.cpu, self.pcie = cpu, pcie
         """As they are beside each other; these find the balance."""
+        self.asking = 0.0
+        """Seconds between the sorting of experts and what the CPU computed being there, in which it did not compute."""
         self.most = most
         buckets = bucket_of(most) + 1
         self.known = {policy: Experience(buckets) for policy in POLICIES}
@@ -157,8 +165,9 @@ class Split:
         n = balance(misses, self.cpu, self.pcie)
         return max(self.pcie.at(n), self.cpu.at(misses - n))
 
-    def observe(self, misses: int, over_pcie: int, seconds: float, cpu_seconds: float) -> None:
-        """A call took `seconds` until all experts were there; the CPU worked `cpu_seconds` of it (0: it had none)."""
+    def observe(self, misses: int, over_pcie: int, seconds: float, cpu_seconds: float, waited: float) -> None:
+        """A call took `seconds` until all experts were there; the CPU worked `cpu_seconds` of it (0: it had none), and
+        the GPU `waited` for it after all that was its own."""
         if misses < 1 or seconds <= 0.0:
             return
         policy: Policy = "cpu" if over_pcie == 0 else "pcie" if over_pcie == misses else "mixed"
@@ -169,20 +178,23 @@ class Split:
             self.trial_seconds += max(0.0, seconds - min(expected.values()))
         self.known[policy].add(bucket, seconds / self._modelled(policy, misses))
         if policy == "mixed":
-            self._rebalance(misses, over_pcie, seconds, cpu_seconds)
+            self._rebalance(misses, over_pcie, seconds, cpu_seconds, waited)
         elif policy == "cpu" and self.cpu.at(misses) < seconds:
             self.cpu = self.cpu.corrected(misses, seconds)
         elif policy == "pcie" and self.pcie.at(misses) < seconds:
             self.pcie = self.pcie.corrected(misses, seconds)
         self._plan_trial(misses, bucket, policy)
 
-    def _rebalance(self, misses: int, over_pcie: int, seconds: float, cpu_seconds: float) -> None:
-        """Correct both lines by what each side took."""
-        if cpu_seconds > 0.0:
-            self.cpu = self.cpu.corrected(misses - over_pcie, cpu_seconds)
-        # When the CPU was done clearly first, the time was the GPU's; else it is only known to have taken no longer.
-        if cpu_seconds < 0.95 * seconds or self.pcie.at(over_pcie) > seconds:
-            self.pcie = self.pcie.corrected(over_pcie, seconds)
+    def _rebalance(self, misses: int, over_pcie: int, seconds: float, cpu_seconds: float, waited: float) -> None:
+        """Correct both lines by what each side took, asking and answering among it."""
+        self.pcie = self.pcie.corrected(over_pcie, seconds - waited)
+        if cpu_seconds <= 0.0:
+            return
+        if waited > LAST * seconds:
+            self.asking += GAIN * (seconds - cpu_seconds - self.asking)
+            self.cpu = self.cpu.corrected(misses - over_pcie, seconds)
+        else:  # it was done first, nobody knows when
+            self.cpu = self.cpu.corrected(misses - over_pcie, min(seconds, cpu_seconds + self.asking))
 
     def _plan_trial(self, misses: int, bucket: int, policy: Policy) -> None:
         """End the bucket's trial, or begin one: of the policy that is likeliest better, when the costs allow it."""
