@@ -154,7 +154,7 @@ def test_a_layer_is_a_short_chain() -> None:
 
 
 def test_a_prompt_is_none() -> None:
-    """Its rows fill the device launch by launch, so nothing is joined there but an addition with the norm that follows."""
+    """Its rows fill the device launch by launch, so only additions are joined there, with their norms."""
     names = launched(33)
     assert not {"add_norm", "attention_inputs", "attention_few"} & set(names)
     assert {"add_norm_many", "rms_norm_narrow", "rope_halves", "cache_write_f32", "attention_whole"} <= set(names)
