@@ -199,7 +199,7 @@ def test_block_keys_that_are_not_refreshed_are_seen(tiny, fresh, monkeypatch):
     tiny.run(states, [Window(0, 7, (9, 9), 0)])
     states.commit(0, 0, tiny.ops)
     with monkeypatch.context() as patch:
-        patch.setattr(type(tiny.sparse.indexer), "complete_blocks", lambda *_: None)
+        patch.setattr(type(tiny.ops), "complete_blocks", lambda *_: None)
         tiny.extend(states, 0, list(tokens[7:]))
     assert difference(memory(states, 0), fresh(tokens)) == ["2.blocks"]
 

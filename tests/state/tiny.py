@@ -61,9 +61,7 @@ class Tiny:
         self.table = d.tensor(VOCABULARY, HIDDEN)
         rope = Rope(4, 100.0, "halves")
         self.dense = self.attention(d, rope, None)
-        indexer = Indexer(
-            d.weight(2 * DIM, HIDDEN), d.weight(DIM, HIDDEN), d.norm(DIM), d.norm(DIM), rope, 2, DIM, RATIO, 2
-        )
+        indexer = Indexer(d.weight(2 * DIM, HIDDEN), d.weight(DIM, HIDDEN), d.norm(DIM), d.norm(DIM), 2, DIM, RATIO, 2)
         self.sparse = self.attention(d, rope, indexer)
         inputs = SeparateInputs(
             d.weight(DELTA.channels, HIDDEN), d.weight(32, HIDDEN), d.weight(4, HIDDEN), d.weight(4, HIDDEN)

@@ -9,7 +9,17 @@ from strata.kernels import joined
 from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
-from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import (
+    DrawRows,
+    ExpertBank,
+    HeadGate,
+    HeadNorms,
+    IndexInputs,
+    NgramHash,
+    PagedPlane,
+    Rows,
+    Weight,
+)
 
 
 class Heard(Protocol):
@@ -97,6 +107,22 @@ class RecordingOps:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.attention_inputs."""
         return self.inner.attention_inputs(q, k, v, norms, angles, layout, keys, values, rows)
+
+    def indexed_inputs(  # noqa: PLR0913  the protocol's
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        index: IndexInputs,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.indexed_inputs."""
+        return self.inner.indexed_inputs(q, k, v, norms, angles, layout, keys, values, rows, index)
 
     def index_inputs(  # noqa: PLR0913  the protocol's
         self,

@@ -27,7 +27,17 @@ from strata.kernels.rows import cpu as rows_cpu
 from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.step_program import Workspace
 from strata.kernels.streams import cpu as streams_cpu
-from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import (
+    DrawRows,
+    ExpertBank,
+    HeadGate,
+    HeadNorms,
+    IndexInputs,
+    NgramHash,
+    PagedPlane,
+    Rows,
+    Weight,
+)
 
 
 class CpuOps:
@@ -100,6 +110,22 @@ class CpuOps:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.attention_inputs."""
         return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
+
+    def indexed_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        index: IndexInputs,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.indexed_inputs."""
+        return joined.indexed_inputs(self, q, k, v, norms, angles, layout, keys, values, rows, index)
 
     def index_inputs(
         self,

@@ -41,7 +41,17 @@ from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.streams import low_rank as low_rank_gpu
 from strata.kernels.streams import prompt as streams_prompt
-from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import (
+    DrawRows,
+    ExpertBank,
+    HeadGate,
+    HeadNorms,
+    IndexInputs,
+    NgramHash,
+    PagedPlane,
+    Rows,
+    Weight,
+)
 
 WINDOW_ROWS = 32
 """Rows of a step up to which kernels are made for few rows; more are a prompt's. The bits are the same."""
@@ -132,6 +142,24 @@ class GpuOps:
         if len(q) > WINDOW_ROWS or q.shape[-1] > heads_gpu.MOST_DIMS:
             return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
         return heads_gpu.attention_inputs(self.device, q, k, v, norms, angles, layout, keys, values, rows)
+
+    def indexed_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        index: IndexInputs,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.indexed_inputs."""
+        if len(q) > WINDOW_ROWS or max(q.shape[-1], index.q.shape[-1]) > heads_gpu.MOST_DIMS:
+            return joined.indexed_inputs(self, q, k, v, norms, angles, layout, keys, values, rows, index)
+        return heads_gpu.indexed_inputs(self.device, q, k, v, norms, angles, layout, keys, values, rows, index)
 
     def index_inputs(
         self,

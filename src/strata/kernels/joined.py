@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
-from strata.kernels.views import HeadGate, HeadNorms, PagedPlane, Rows, Weight
+from strata.kernels.views import HeadGate, HeadNorms, IndexInputs, PagedPlane, Rows, Weight
 
 
 def add_norm(
@@ -35,6 +35,28 @@ def attention_inputs(
     ops.cache_write(keys, rows.slot, rows.position, k)
     ops.cache_write(values, rows.slot, rows.position, v)
     return q, k
+
+
+def indexed_inputs(
+    ops: Ops,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    norms: HeadNorms | None,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    layout: RopeLayout,
+    keys: PagedPlane,
+    values: PagedPlane,
+    rows: Rows,
+    index: IndexInputs,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """See Ops.indexed_inputs."""
+    q, k = ops.attention_inputs(q, k, v, norms, angles, layout, keys, values, rows)
+    of_q, of_block, eps = index.norms.q, index.norms.k, index.norms.eps
+    asked = ops.index_inputs(index.q, index.raw, of_q, eps, angles, layout, index.raw_keys, rows)
+    ratio, by = index.ratio, index.frequencies
+    ops.complete_blocks(index.raw_keys, index.block_keys, rows, ratio, of_block, eps, by, layout)
+    return q, k, asked
 
 
 def index_inputs(

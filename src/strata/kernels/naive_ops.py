@@ -25,7 +25,17 @@ from strata.kernels.rows import naive as rows_naive
 from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import naive as streams_naive
-from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import (
+    DrawRows,
+    ExpertBank,
+    HeadGate,
+    HeadNorms,
+    IndexInputs,
+    NgramHash,
+    PagedPlane,
+    Rows,
+    Weight,
+)
 
 
 class NaiveOps:
@@ -95,6 +105,22 @@ class NaiveOps:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.attention_inputs."""
         return joined.attention_inputs(self, q, k, v, norms, angles, layout, keys, values, rows)
+
+    def indexed_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        index: IndexInputs,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See Ops.indexed_inputs."""
+        return joined.indexed_inputs(self, q, k, v, norms, angles, layout, keys, values, rows, index)
 
     def index_inputs(
         self,

@@ -14,7 +14,17 @@ import torch
 
 from strata.kernels.branch import Branch
 from strata.kernels.step_program import Workspace
-from strata.kernels.views import DrawRows, ExpertBank, HeadGate, HeadNorms, NgramHash, PagedPlane, Rows, Weight
+from strata.kernels.views import (
+    DrawRows,
+    ExpertBank,
+    HeadGate,
+    HeadNorms,
+    IndexInputs,
+    NgramHash,
+    PagedPlane,
+    Rows,
+    Weight,
+)
 
 Activation = Literal["silu", "sigmoid", "softplus", "exp"]
 RopeLayout = Literal["halves", "pairs"]
@@ -107,6 +117,25 @@ class Ops(Protocol):
 
         q [T, heads, d] may be a view of which only a head's values are neighbours; k, v [T, kv_heads, d]; `angles` as
         `rope` takes them. As kernels/joined.py.
+        """
+        ...
+
+    def indexed_inputs(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        norms: HeadNorms | None,
+        angles: tuple[torch.Tensor, torch.Tensor],
+        layout: RopeLayout,
+        keys: PagedPlane,
+        values: PagedPlane,
+        rows: Rows,
+        index: IndexInputs,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """attention_inputs and an indexer's index_inputs and complete_blocks -> queries, keys, the indexer's queries.
+
+        As kernels/joined.py.
         """
         ...
 

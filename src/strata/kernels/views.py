@@ -65,6 +65,23 @@ class HeadGate:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexInputs:
+    """What an indexer makes of a step's rows: queries, raw keys, keys of the blocks of `ratio` that rows end."""
+
+    q: torch.Tensor
+    """[T, heads, d]"""
+    raw: torch.Tensor
+    """[T, d]"""
+    norms: "HeadNorms"
+    """Of queries and of blocks' keys."""
+    frequencies: torch.Tensor
+    """float64 [r/2]"""
+    raw_keys: "PagedPlane"
+    block_keys: "PagedPlane"
+    ratio: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeadNorms:
     """Norms over each head's values: `x / sqrt(mean(x^2) + eps) * weight` with weights [d] of queries and of keys."""
 

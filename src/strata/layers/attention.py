@@ -42,15 +42,16 @@ class Attention:
         q, k, v, *index = ops.linear(x, (self.q, self.k, self.v, *(self.indexer.inputs if self.indexer else ())))
         q, gate = self.split_gate(q)
         k, v = (each.view(-1, self.kv_heads, self.head_dim) for each in (k, v))
-        angles, layout = batch.angles(self.rope), self.rope.layout
-        q, k = ops.attention_inputs(q, k, v, self.norms, angles, layout, state.keys, state.values, rows)
-        batch.report(f"{self.name}.q", y=q)
-        batch.report(f"{self.name}.k", y=k)
+        given = (q, k, v, self.norms, batch.angles(self.rope), self.rope.layout, state.keys, state.values, rows)
         scale = 1.0 / math.sqrt(self.head_dim)
         if self.indexer is None:
+            q, k = ops.attention_inputs(*given)
+            self.report_heads(q, k, batch)
             o = ops.attention(q, state.keys, state.values, rows, scale)
         else:
-            positions, count = self.indexer(index, batch, state)
+            q, k, asked = ops.indexed_inputs(*given, self.indexer.made_of(index, self.rope, state))
+            self.report_heads(q, k, batch)
+            positions, count = self.indexer.choose(asked, batch, state)
             batch.report(f"{self.name}.selected", positions=positions, count=count)
             o = ops.sparse_attention(q, state.keys, state.values, rows, scale, positions, count)
         if gate is not None:
@@ -58,6 +59,11 @@ class Attention:
         (y,) = ops.linear(o, (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
+
+    def report_heads(self, q: torch.Tensor, k: torch.Tensor, batch: Batch) -> None:
+        """Queries and keys are ready."""
+        batch.report(f"{self.name}.q", y=q)
+        batch.report(f"{self.name}.k", y=k)
 
     @property
     def norms(self) -> HeadNorms | None:

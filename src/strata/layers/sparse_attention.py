@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.kernels.views import Weight
+from strata.kernels.views import HeadNorms, IndexInputs, Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
 from strata.layers.rope import Rope
@@ -25,7 +25,6 @@ class Indexer:
     k: Weight
     q_norm: RmsNorm
     k_norm: RmsNorm
-    rope: Rope
     heads: int
     dim: int
     ratio: int
@@ -36,20 +35,15 @@ class Indexer:
         """The matrices that read x."""
         return self.q, self.k
 
-    def __call__(
-        self, products: Sequence[torch.Tensor], batch: Batch, state: LayerState
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The products of `inputs` with x -> positions int32 [T, M] (increasing, -1 beyond count), count int32 [T]."""
-        ops, rows = batch.ops, batch.rows
+    def made_of(self, products: Sequence[torch.Tensor], rope: Rope, state: LayerState) -> IndexInputs:
+        """What `Ops.indexed_inputs` is told, from the products of `inputs` with x."""
         assert state.raw_keys is not None and state.block_keys is not None
         q, raw = products
-        q, norm, angles = q.view(-1, self.heads, self.dim), self.q_norm, batch.angles(self.rope)
-        q = ops.index_inputs(q, raw, norm.weight, norm.eps, angles, self.rope.layout, state.raw_keys, rows)
-        self.complete_blocks(batch, state)
-        return ops.select_blocks(q, state.block_keys, rows, self.ratio, self.budget)
+        norms = HeadNorms(self.q_norm.weight, self.k_norm.weight, self.q_norm.eps)
+        q = q.view(-1, self.heads, self.dim)
+        return IndexInputs(q, raw, norms, rope.frequencies, state.raw_keys, state.block_keys, self.ratio)
 
-    def complete_blocks(self, batch: Batch, state: LayerState) -> None:
-        """Cache the key of every block whose last token is in this step."""
-        assert state.raw_keys is not None and state.block_keys is not None
-        planes, norm, rope = (state.raw_keys, state.block_keys), self.k_norm, self.rope
-        batch.ops.complete_blocks(*planes, batch.rows, self.ratio, norm.weight, norm.eps, rope.frequencies, rope.layout)
+    def choose(self, q: torch.Tensor, batch: Batch, state: LayerState) -> tuple[torch.Tensor, torch.Tensor]:
+        """Its queries [T, heads, d] -> positions int32 [T, M] (increasing, -1 beyond count), count int32 [T]."""
+        assert state.block_keys is not None
+        return batch.ops.select_blocks(q, state.block_keys, batch.rows, self.ratio, self.budget)

@@ -166,7 +166,7 @@ class ExpParts:
             moe=self.parts.moe(layer, experts),
         )
 
-    def indexer(self, layer: int, ratio: int, rope: Rope) -> Indexer | None:
+    def indexer(self, layer: int, ratio: int) -> Indexer | None:
         """QSA's indexer over blocks of `ratio` tokens, or None where it is 0: the file says that attention is dense."""
         c, s, b = self.config, self.parts.source, f"blk.{layer}.indexer."
         if not ratio:
@@ -176,7 +176,6 @@ class ExpParts:
             k=s.weight(b + "k_proj", c.index_dim, c.decoder.hidden),
             q_norm=self.parts.norm(b + "q_norm", c.index_dim),
             k_norm=self.parts.norm(b + "k_norm", c.index_dim),
-            rope=rope,
             heads=c.index_heads,
             dim=c.index_dim,
             ratio=ratio,
@@ -227,7 +226,7 @@ def build(source: Source, meta: Metadata, vocabulary: int, ops: Ops) -> ExpModel
     blocks, layouts = [], []
     for i in range(c.layers):
         attends, hashed = i in config.attention_layers, config.hashes.get(i)
-        indexer = own.indexer(i, config.ratios[i], rope) if attends else None
+        indexer = own.indexer(i, config.ratios[i]) if attends else None
         mixer = (
             parts.attention(i, rope, gated=True, normed=True, indexer=indexer)
             if attends

@@ -75,7 +75,7 @@ def build_head(source: Source, meta: Metadata, model: Model, ops: Ops) -> ExpHea
     parts = Parts(source, c)
     own, b, width = ExpParts(parts, config), f"blk.{layer}.", config.streams * c.hidden
     rope = Rope(c.rotary, c.rope_theta, "halves")
-    indexer = own.indexer(layer, ratio_of(config, source, layer), rope)
+    indexer = own.indexer(layer, ratio_of(config, source, layer))
     model.store.add(layer, source.experts(layer, c.experts, c.expert_width, c.hidden))
     mixer = parts.attention(layer, rope, gated=True, normed=True, indexer=indexer)
     return ExpHead(

@@ -9,7 +9,7 @@ from strata.kernels.gpu_ops import GpuOps
 from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.ops import Ops, RopeLayout
-from strata.kernels.views import HeadNorms, KvType, Rows
+from strata.kernels.views import HeadNorms, IndexInputs, KvType, Rows
 
 TABLE = torch.tensor([[3, 0], [1, 5], [2, 4]], dtype=torch.int32)
 ROWS = rows_of([(0, 3, 2), (2, 7, 1)])
@@ -105,3 +105,47 @@ def test_an_indexers_inputs(dim: int, rotary: int, layout: RopeLayout, ratio: in
     other = indexed(GpuOps(device), dim, rotary, "pairs" if layout == "halves" else "halves", ratio, rows)
     assert device.launches == (2 if dim <= 256 else 9)
     assert same_bits(other[1], expected[1]) and not any(map(same_bits, other[::2], expected[::2]))
+
+
+def together(
+    ops: Ops, sizes: tuple[int, int, int], layout: RopeLayout, rows: Rows, blocks_of: float = 1.0
+) -> list[torch.Tensor]:
+    """Heads for attention and for an indexer in one operation: sizes are dims of both and what is rotated."""
+    dim, index_dim, rotary = sizes
+    count, raw_keys = len(rows.slot), paged(8, [8, 8, 8], 4, (index_dim,))
+    block_keys = empty_plane(raw_keys.table, raw_keys.data.shape[0], 2, (index_dim,), "f32")
+    keys, values = (empty_plane(TABLE, 6, 4, (2, dim), kind) for kind in KINDS)
+    angles = (normal(4, count, rotary // 2), normal(5, count, rotary // 2))
+    index = IndexInputs(
+        q=normal(1, count, 3, index_dim),
+        raw=normal(6, count, index_dim),
+        norms=HeadNorms(normal(7, index_dim), blocks_of * normal(8, index_dim), 1e-6),
+        frequencies=normal(9, rotary // 2).double(),
+        raw_keys=raw_keys,
+        block_keys=block_keys,
+        ratio=2,
+    )
+    q, kv = normal(10, count, 4, 2, dim)[:, :, 0], normal(11, count, 2, dim)
+    norms = HeadNorms(normal(2, dim), normal(3, dim), 1e-5)
+    found = ops.indexed_inputs(q, kv, kv, norms, angles, layout, keys, values, rows, index)
+    planes = (keys.data.float(), values.data, raw_keys.data, block_keys.data)
+    return [*found, *planes]
+
+
+KINDS: tuple[KvType, KvType] = ("bf16", "f32")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "layout", "launches"),
+    [((64, 40, 24), "halves", 1), ((256, 128, 64), "pairs", 1), ((64, 288, 64), "halves", 10)],
+)
+def test_heads_and_an_indexers_in_one_launch(sizes: tuple[int, int, int], layout: RopeLayout, launches: int) -> None:
+    rows = rows_of(
+        [(0, 2, 4), (2, 5, 1), (1, 7, 1)]
+    )  # blocks of two: one in the cache in part, one of this step's rows alone
+    expected = together(NaiveOps(), sizes, layout, rows)
+    on_device(lambda device: together(GpuOps(device), sizes, layout, rows), expected)
+    device = HostDevice()
+    other = together(GpuOps(device), sizes, layout, rows, blocks_of=2.0)
+    assert device.launches == launches
+    assert all(map(same_bits, other[:-1], expected[:-1])) and not same_bits(other[-1], expected[-1])

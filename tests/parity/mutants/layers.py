@@ -13,7 +13,6 @@ from strata.layers.delta_net import PackedInputs
 from strata.layers.hyper import HyperRead, Unwritten
 from strata.layers.ngram import NgramEmbedding
 from strata.layers.rope import Rope
-from strata.layers.sparse_attention import Indexer
 from strata.models import hybrid, qwen4_exp
 from strata.models.base import Block
 
@@ -223,20 +222,3 @@ def block_position(place):
         patch.setattr(CpuOps, "completed_blocks", completed_blocks)
 
     return plant
-
-
-def keys_normed_before_pooling(patch: Patch) -> None:
-    def complete(self, batch, state):
-        ops, rows = batch.ops, batch.rows
-        last = (rows.position + 1) % self.ratio == 0
-        if not bool(last.any()):
-            return
-        slots, blocks = rows.slot[last], rows.position[last] // self.ratio
-        total = torch.zeros(len(blocks), self.dim)
-        for j in range(self.ratio):
-            entries = blocks * self.ratio + j
-            raw = ops.pool_blocks(state.raw_keys, slots, entries, 1)
-            total += self.rope(ops, self.k_norm(ops, raw).view(-1, 1, self.dim), entries).view(-1, self.dim)
-        ops.cache_write(state.block_keys, slots, blocks, total / self.ratio)
-
-    patch.setattr(Indexer, "complete_blocks", complete)

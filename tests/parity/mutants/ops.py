@@ -79,6 +79,20 @@ class GateBeforeNorm(Altered):
         return self.base.rms_norm(opened.view(x.shape), weight, eps, group).view(gate.shape)
 
 
+class KeysNormedBeforePooling(Altered):
+    def complete_blocks(self, raw_keys, block_keys, rows, ratio, weight, eps, frequencies, layout):
+        ops, last, dim = self.base, (rows.position + 1) % ratio == 0, len(weight)
+        if not bool(last.any()):
+            return
+        slots, blocks = rows.slot[last], rows.position[last] // ratio
+        total = torch.zeros(len(blocks), dim)
+        for j in range(ratio):
+            entries = blocks * ratio + j
+            normed = ops.rms_norm(ops.pool_blocks(raw_keys, slots, entries, 1), weight, eps, dim)
+            total += ops.rope(normed.view(-1, 1, dim), *ops.rope_angles(entries, frequencies), layout).view(-1, dim)
+        ops.cache_write(block_keys, slots, blocks, total / ratio)
+
+
 class SwappedRates(Altered):
     def delta_rates(self, b, a, rate, bias):
         return self.base.delta_rates(a, b, rate, bias)

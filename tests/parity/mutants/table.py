@@ -89,7 +89,7 @@ FAULTS = (
         "selection: keys normed and rotated before pooling",
         EXP,
         "attention.selected",
-        layers.keys_normed_before_pooling,
+        ops=altered.KeysNormedBeforePooling,
     ),
     Fault(
         "selection: block rotated at its last token",

@@ -9,9 +9,11 @@ from strata.kernels.addresses import KV_TYPES
 from strata.kernels.device import GROUP, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import PlaneAddresses, address, floats, integers, plane
 from strata.kernels.ops import RopeLayout
-from strata.kernels.views import HeadNorms, PagedPlane, Rows
+from strata.kernels.views import HeadNorms, IndexInputs, PagedPlane, Rows
 
-INPUTS, COMPLETE = (Kernel("heads", name, early=True) for name in ("attention_inputs", "complete_blocks"))
+INPUTS, INDEXED, COMPLETE = (
+    Kernel("heads", name, early=True) for name in ("attention_inputs", "indexed_inputs", "complete_blocks")
+)
 THREADS = 128
 MOST_DIMS = 256
 """Of a head whose values a group of lanes keeps."""
@@ -30,6 +32,28 @@ def attention_inputs(
     rows: Rows,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """See Ops.attention_inputs; ValueError when shapes do not fit. An entry on no page is not noticed."""
+    q_out, k_out = device.empty(*q.shape), device.empty(*k.shape)
+    known = head_arguments(device, q, k, v, norms, angles, layout, keys, values, rows, q_out, k_out)
+    grid = blocks_for(len(q) * (q.shape[1] + 2 * k.shape[1]), THREADS // GROUP)
+    device.launch(INPUTS, grid, THREADS, 0, *known, eps_of(norms))
+    return q_out, k_out
+
+
+def head_arguments(
+    device: Device,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    norms: HeadNorms | None,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    layout: RopeLayout,
+    keys: PagedPlane,
+    values: PagedPlane,
+    rows: Rows,
+    q_out: torch.Tensor,
+    k_out: torch.Tensor,
+) -> tuple[int, ...]:
+    """What the kernels are told of queries, keys and values, in the order of their arguments."""
     (num_rows, heads, dim), kv_heads, half = q.shape, k.shape[1], angles[0].shape[-1]
     if 2 * half > dim or dim > MOST_DIMS or layout not in ("halves", "pairs"):
         raise ValueError(f"attention_inputs: layout {layout!r} and {half} angles do not fit heads of {dim}")
@@ -41,15 +65,53 @@ def attention_inputs(
     cos, sin = (floats(device, "attention_inputs: angles", x, (num_rows, half)) for x in angles)
     weights = (0, 0) if norms is None else (weight_of(device, norms.q, dim), weight_of(device, norms.k, dim))
     places = [plane(device, f"attention_inputs: {n}", p, entry) for n, p in (("keys", keys), ("values", values))]
-    q_out, k_out = device.empty(num_rows, heads, dim), device.empty(num_rows, *entry)
     slots = integers(device, "attention_inputs: slot", rows.slot, (num_rows,))
     positions = integers(device, "attention_inputs: position", rows.position, (num_rows,))
     outputs = (q_out.data_ptr(), k_out.data_ptr(), slots, positions, *where(places[0], keys), *where(places[1], values))
     sizes = (num_rows, heads, kv_heads, kv_heads, dim, half, int(layout == "pairs"), q.stride(0), q.stride(1))
-    grid = blocks_for(num_rows * (heads + 2 * kv_heads), THREADS // GROUP)
-    eps = 0.0 if norms is None else float(norms.eps)
-    device.launch(INPUTS, grid, THREADS, 0, source, k_at, v_at, *weights, cos, sin, *outputs, *sizes, eps)
-    return q_out, k_out
+    return (source, k_at, v_at, *weights, cos, sin, *outputs, *sizes)
+
+
+def eps_of(norms: HeadNorms | None) -> float:
+    """Of norms, if there are any."""
+    return 0.0 if norms is None else float(norms.eps)
+
+
+def indexed_inputs(
+    device: Device,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    norms: HeadNorms | None,
+    angles: tuple[torch.Tensor, torch.Tensor],
+    layout: RopeLayout,
+    keys: PagedPlane,
+    values: PagedPlane,
+    rows: Rows,
+    index: IndexInputs,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """See Ops.indexed_inputs; ValueError when shapes do not fit."""
+    (num_rows, heads, dim), half = index.q.shape, index.frequencies.shape[0]
+    if 2 * half > dim or dim > MOST_DIMS or index.ratio < 1 or half != angles[0].shape[-1]:
+        raise ValueError(f"indexed_inputs: {half} angles do not fit keys of {dim}, ratio {index.ratio}")
+    raw, blocks = (plane(device, "indexed_inputs: keys", p, (dim,)) for p in (index.raw_keys, index.block_keys))
+    if raw.type != "f32" or blocks.type != "f32":
+        raise ValueError(f"indexed_inputs: expected planes of float32, found {raw.type} and {blocks.type}")
+    q_out, k_out, asked = device.empty(*q.shape), device.empty(*k.shape), device.empty(*index.q.shape)
+    known = head_arguments(device, q, k, v, norms, angles, layout, keys, values, rows, q_out, k_out)
+    by = address(device, "indexed_inputs: frequencies", device.resident(index.frequencies), torch.float64, (half,))
+    sources = (
+        floats(device, "indexed_inputs: q", index.q, index.q.shape),
+        floats(device, "indexed_inputs: raw", index.raw, (num_rows, dim)),
+        weight_of(device, index.norms.q, dim),
+        asked.data_ptr(),
+    )
+    planes = (raw.data, raw.table, raw.page, raw.pages_per_slot)
+    made = (blocks.data, blocks.table, blocks.page, blocks.pages_per_slot, weight_of(device, index.norms.k, dim), by)
+    numbers = (heads, dim, index.ratio, eps_of(norms), *[float(index.norms.eps)] * 2)
+    groups = num_rows * (q.shape[1] + 2 * k.shape[1] + heads + 2)
+    device.launch(INDEXED, blocks_for(groups, THREADS // GROUP), THREADS, 0, *known, *sources, *planes, *made, *numbers)
+    return q_out, k_out, asked
 
 
 def index_inputs(
