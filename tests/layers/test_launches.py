@@ -43,9 +43,9 @@ STREAMS_LAYER = [
     *(
         "linear_1",
         "linear_1",
-        "route",
         "gate_silu",
         "linear_1",
+        "route",
         "group_pairs",
         "gate_up_1",
         "down_1",

@@ -7,7 +7,7 @@ import torch
 
 from strata.core.errors import UnsupportedError
 from strata.experts.map import ExpertMap, map_of
-from strata.experts.protocol import SharedOutput
+from strata.experts.protocol import Choosing, SharedOutput
 from strata.kernels.ops import Ops
 from strata.kernels.rendezvous.naive import Tier
 from strata.store.experts import ExpertStore
@@ -36,6 +36,13 @@ class CpuExperts:
         """See `Experts.run`."""
         y = self.ops.experts(x, ids, weights, self.store.bank(layer))
         return y if shared is None else shared.add(self.ops, y)
+
+    def choose_and_run(
+        self, ops: Ops, layer: int, x: torch.Tensor, choosing: Choosing, shared: SharedOutput | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See `Experts.choose_and_run`."""
+        ids, weights = choosing.chosen(ops)
+        return self.run(layer, x, ids, weights, shared), ids, weights
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """See `Experts.prefetch`: pages of the mapped file that are missing are brought in beside the step."""

@@ -18,15 +18,16 @@ from strata.experts.ahead import LayersAhead
 from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
 from strata.experts.map import ExpertMap, map_of
-from strata.experts.protocol import SharedOutput
+from strata.experts.protocol import Choosing, SharedOutput
 from strata.experts.split import Split
 from strata.kernels.device import Device
 from strata.kernels.experts import prompt
+from strata.kernels.experts.gpu import Grouped, pair_results
 from strata.kernels.experts.gpu import combine as combine_here
-from strata.kernels.experts.gpu import pair_results
 from strata.kernels.experts.table import ExpertTable
+from strata.kernels.ops import Ops
 from strata.kernels.rendezvous.answerer import Answer, Answerer
-from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
+from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, choose_and_place, combine, place
 from strata.kernels.rendezvous.naive import Tier
 from strata.kernels.streams.gpu import stream_add
 
@@ -98,20 +99,50 @@ class GpuExperts:
             shared.ready()
             return stream_add(self.device, y, shared.own, shared.strength, 1.0, 1.0)
         y = self.device.empty(*x.shape)
-        placement = Placement(self.cache.table.entries[layer], self.split.tables[self.split.kind[layer]])
-        calls = self.calls[layer]
         for first in range(0, len(x), MOST_ROWS):
             part = slice(first, first + MOST_ROWS)
             # All rows as they are: what was quantised beside them is found by their identity.
             some = x if len(x) <= MOST_ROWS else x[part]
+            calls, placement = self.calls[layer], self.placement(layer)
             ways, grouped = place(self.device, self.desk, layer, placement, some, ids[part], calls)
-            results = self.device.empty(*ids[part].shape, x.shape[1])
-            pair_results(self.device, grouped, calls, results)
-            if shared is not None and first == 0:
-                shared.ready()
-            last = None if shared is None else (shared.own[part], shared.strength[part])
-            combine(self.device, self.desk, layer, results, weights[part], ways, y[part], last)
+            self.compute(layer, grouped, ways, weights[part], y[part], shared, part)
         return y
+
+    def choose_and_run(
+        self, ops: Ops, layer: int, x: torch.Tensor, choosing: Choosing, shared: SharedOutput | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See `Experts.choose_and_run`; a row's choice and its placing are one launch."""
+        if len(x) != 1:
+            ids, weights = choosing.chosen(ops)
+            return self.run(layer, x, ids, weights, shared), ids, weights
+        how, calls = (choosing.top_k, choosing.renormalise), self.calls[layer]
+        found = choose_and_place(self.device, self.desk, layer, self.placement(layer), x, choosing.logits, *how, calls)
+        y = self.device.empty(*x.shape)
+        self.compute(layer, found.grouped, found.ways, found.weights, y, shared, slice(0, 1))
+        return y, found.ids, found.weights
+
+    def placement(self, layer: int) -> Placement:
+        """Where the layer's experts lie."""
+        return Placement(self.cache.table.entries[layer], self.split.tables[self.split.kind[layer]])
+
+    def compute(
+        self,
+        layer: int,
+        grouped: Grouped,
+        ways: torch.Tensor,
+        weights: torch.Tensor,
+        y: torch.Tensor,
+        shared: SharedOutput | None,
+        part: slice,
+    ) -> None:
+        """What the experts of a placed call give, combined, to y [rows, hidden]; of what is `shared` these rows."""
+        results = self.device.empty(*weights.shape, y.shape[1])
+        pair_results(self.device, grouped, self.calls[layer], results)
+        last = None
+        if shared is not None:
+            shared.ready()
+            last = shared.own[part], shared.strength[part]
+        combine(self.device, self.desk, layer, results, weights, ways, y, last)
 
     def reaches(self, layer: int) -> bool:
         """Whether the device can read all experts of the layer, in frames or in pinned memory, as a prompt needs it."""

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 
 from strata.experts.map import ExpertMap
-from strata.experts.protocol import Experts, SharedOutput
+from strata.experts.protocol import Choosing, Experts, SharedOutput
+from strata.kernels.ops import Ops
 
 
 class PlacedExperts:
@@ -24,6 +25,12 @@ class PlacedExperts:
     ) -> torch.Tensor:
         """See `Experts.run`."""
         return self.inner.run(layer, x, ids, weights, shared)
+
+    def choose_and_run(
+        self, ops: Ops, layer: int, x: torch.Tensor, choosing: Choosing, shared: SharedOutput | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See `Experts.choose_and_run`."""
+        return self.inner.choose_and_run(ops, layer, x, choosing, shared)
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """See `Experts.prefetch`."""

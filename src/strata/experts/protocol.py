@@ -27,6 +27,19 @@ class SharedOutput:
         return ops.stream_add(y, self.own, self.strength, 1.0, 1.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Choosing:
+    """What a router gives for the rows of a call, float32 [T, experts], and how experts are chosen by it."""
+
+    logits: torch.Tensor
+    top_k: int
+    renormalise: bool
+
+    def chosen(self, ops: Ops) -> tuple[torch.Tensor, torch.Tensor]:
+        """(ids int32, weights float32), each [T, top_k]; see Ops.route."""
+        return ops.route(self.logits, self.top_k, self.renormalise)
+
+
 class Experts(Protocol):
     """The routed experts of all layers, wherever each of them is computed."""
 
@@ -43,6 +56,12 @@ class Experts(Protocol):
         x float32 [T, hidden]; ids int32 [T, k]; weights float32 [T, k] -> [T, hidden]. The result does not depend on
         where an expert's bytes lie.
         """
+        ...
+
+    def choose_and_run(
+        self, ops: Ops, layer: int, x: torch.Tensor, choosing: Choosing, shared: SharedOutput | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """(What `run` gives for the experts that are chosen; their ids and weights, as the router would have them)."""
         ...
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 
 from strata.experts.map import ExpertMap
-from strata.experts.protocol import Experts, SharedOutput
+from strata.experts.protocol import Choosing, Experts, SharedOutput
 from strata.experts.traces import RoutingTrace
+from strata.kernels.ops import Ops
 
 KEPT_ROWS = 64
 """Steps of up to so many rows read the trace at the same addresses every time, as recorded steps must."""
@@ -46,6 +47,13 @@ class TracedExperts:
     ) -> torch.Tensor:
         """See `Experts.run`; `ids` are not looked at."""
         return self.inner.run(layer, x, self.buffers[len(ids)][self.index[layer]], weights, shared)
+
+    def choose_and_run(
+        self, ops: Ops, layer: int, x: torch.Tensor, choosing: Choosing, shared: SharedOutput | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """See `Experts.choose_and_run`."""
+        ids, weights = choosing.chosen(ops)
+        return self.run(layer, x, ids, weights, shared), ids, weights
 
     def prefetch(self, forecast: Sequence[tuple[int, int]]) -> None:
         """A forecast is the router's: it says nothing about the trace."""

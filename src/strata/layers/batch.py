@@ -42,9 +42,13 @@ class Batch:
 
     def report(self, name: str, **tensors: torch.Tensor) -> None:
         """An operation is done: tell the tap, when there is one, and close its part of the step."""
+        self.tell(name, **tensors)
+        self.close(name)
+
+    def tell(self, name: str, **tensors: torch.Tensor) -> None:
+        """Tell the tap of an operation that is done, when there is one."""
         if self.tap is not None:
             self.tap(name, tensors)
-        self.close(name)
 
     def close(self, part: str) -> None:
         """All since the last part was closed is `part` of the step."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from strata.experts.protocol import Experts, SharedOutput
+from strata.experts.protocol import Choosing, Experts, SharedOutput
 from strata.kernels.ops import Ops
 from strata.kernels.views import Weight
 from strata.layers.batch import Batch
@@ -40,6 +40,11 @@ class SharedExpert:
     network: GatedFeedForward
     gate: Weight
 
+    @property
+    def inputs(self) -> tuple[Weight, Weight, Weight]:
+        """The matrices that read x: the gate's, the network's."""
+        return self.gate, *self.network.inputs
+
 
 @dataclass(frozen=True, slots=True)
 class Moe:
@@ -58,18 +63,19 @@ class Moe:
     def __call__(self, x: torch.Tensor, batch: Batch) -> torch.Tensor:
         """x [T, hidden] -> [T, hidden], before the residual."""
         ops = batch.ops
-        logits, *strength = ops.linear(x, (self.router, *((self.shared.gate,) if self.shared is not None else ())))
-        shared = ops.linear(x, self.shared.network.inputs) if self.shared is not None else ()
-        ids, weights = ops.route(logits, self.top_k, self.renormalise)
-        batch.report(f"{self.name}.router", x=x, ids=ids, weights=weights)
+        logits, *shared = ops.linear(x, (self.router, *(self.shared.inputs if self.shared is not None else ())))
+        batch.close(f"{self.name}.router")
+        branch, last = ops.branch(len(x)), None
+        if self.shared is not None:  # beside the routed experts, whose choice and placing leave a GPU idle
+            with branch.work():
+                strength, gate, up = shared
+                last = SharedOutput(self.shared.network.output(ops, gate, up), strength, branch.join)
+            batch.close(f"{self.name}.shared")
+        choosing = Choosing(logits, self.top_k, self.renormalise)
+        y, ids, weights = self.experts.choose_and_run(ops, self.layer, x, choosing, last)
+        batch.tell(f"{self.name}.router", x=x, ids=ids, weights=weights)
         if batch.routed is not None:
             batch.routed[self.layer] = ids
-        branch, last = ops.branch(len(x)), None
-        if self.shared is not None:  # beside the routed experts, whose placing leaves a GPU idle
-            with branch.work():
-                last = SharedOutput(self.shared.network.output(ops, *shared), strength[0], branch.join)
-            batch.close(f"{self.name}.shared")
-        y = self.experts.run(self.layer, x, ids, weights, last)
         batch.close(f"{self.name}.routed")
         batch.report(f"{self.name}.moe", x=x, y=y)
         return y

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.layer_cases import same_bits
 from kernels.product_cases import activations, bank_of, differing, native
 from strata.kernels.experts.gpu import JOB_WORDS, group, pair_results
 from strata.kernels.experts.naive import experts as naive_experts
@@ -12,7 +13,7 @@ from strata.kernels.host_device import HostDevice
 from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.rendezvous import naive
 from strata.kernels.rendezvous.answerer import Answerer
-from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, combine, place
+from strata.kernels.rendezvous.gpu import POISONED, Desk, Placement, choose_and_place, combine, place
 from strata.kernels.rendezvous.mailbox import Mailbox
 from strata.kernels.rendezvous.naive import Tier, Way
 
@@ -122,6 +123,32 @@ def test_place_decides_as_its_specification(scene, bank, rows, order):
             assert box.ids[: asked.size].tolist() == asked.tolist() and torch.equal(box.x[:rows], x)
             assert box.head[1:4].tolist() == [1, rows, 3]
         assert int(s.desk.encounter[1]) == (int(box.head[0]) if cpu.any() else 0)
+
+
+@pytest.mark.parametrize("order", [0, 5])
+def test_a_rows_choice_and_its_placing_in_one_launch(scene, bank, order):
+    """As route and then place, ties and all; the counts too."""
+    s, other = (scene(TIERS, SHARE, order=order, threads=False) for _ in range(2))
+    call = described(s.desk.call, bank)
+    for seed in range(4):
+        x, _, _ = routed(1, 3, seed)
+        logits = torch.from_numpy(np.random.default_rng(seed).standard_normal((1, EXPERTS)).astype(np.float32)).round()
+        for renormalise in (True, False):
+            before = s.device.launches
+            found = choose_and_place(s.device, s.desk, 1, s.placement, x, logits, 3, renormalise, call)
+            assert s.device.launches == before + 1
+            ids, weights = NaiveOps().route(logits, 3, renormalise)
+            ways, grouped = other.place(x, ids)
+            assert torch.equal(found.ids, ids) and same_bits(found.weights, weights)
+            assert torch.equal(found.ways, ways) and torch.equal(used_jobs(found.grouped), used_jobs(grouped))
+            for name in ("ledger", "uses", "call"):
+                assert torch.equal(getattr(s.desk, name), getattr(other.desk, name)), name
+            assert torch.equal(s.desk.encounter[:2], other.desk.encounter[:2])
+            assert torch.equal(s.desk.mailbox.ids, other.desk.mailbox.ids)
+    logits[0, int(ids[0, 0])] = -9.0  # negative control
+    assert not torch.equal(choose_and_place(s.device, s.desk, 1, s.placement, x, logits, 3, True, call).ids, ids)
+    with pytest.raises(ValueError, match=r"expected logits \[1, 7\] and top_k 1 .. 7, found \[1, 6\] and 3"):
+        choose_and_place(s.device, s.desk, 1, s.placement, x, logits[:, :6], 3, True, call)
 
 
 def test_more_experts_than_threads(bank):

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 import torch
 
 from strata.kernels.device import THREADS, Device, Kernel
+from strata.kernels.device_addresses import floats
 from strata.kernels.experts.gpu import Grouped, ungrouped
 from strata.kernels.experts.table import ExpertTable
 from strata.kernels.linear.launch import address_of
 from strata.kernels.rendezvous.mailbox import Mailbox
 
 PLACE = Kernel("rendezvous", "rendezvous_place", early=True)
+CHOOSE_AND_PLACE = Kernel("route_place", "route_place", early=True)
 COMBINE = Kernel("rendezvous", "rendezvous_combine", early=True)
 POISONED = 2
 """Place in `Desk.encounter`."""
@@ -77,33 +79,59 @@ def place(
     rows, top_k = ids.shape
     experts = len(placement.entries)
     ways, (grouped, more) = device.empty(rows, top_k, dtype=torch.int32), ungrouped(device, x, top_k, table)
-    box = desk.mailbox
-    device.launch(
-        PLACE,
-        (1 + more, 1, 1),
-        THREADS,
-        8 * (experts + grouped.pairs),
-        ids.data_ptr(),
-        x.data_ptr(),
-        placement.entries.data_ptr(),
-        placement.share.data_ptr(),
-        desk.call.data_ptr(),
-        ways.data_ptr(),
-        grouped.jobs.data_ptr(),
-        desk.encounter.data_ptr(),
-        desk.ledger[layer].data_ptr(),
-        desk.uses[layer].data_ptr(),
-        box.head.data_ptr(),
-        box.ids.data_ptr(),
-        box.x.data_ptr(),
-        rows,
-        top_k,
-        experts,
-        x.shape[1],
-        layer,
-        *map(address_of, (grouped.inputs.by32, grouped.inputs.by16)),
-    )
+    known = call_addresses(desk, layer, placement, x, ways, grouped)
+    sizes = (rows, top_k, experts, x.shape[1], layer, *map(address_of, (grouped.inputs.by32, grouped.inputs.by16)))
+    device.launch(PLACE, (1 + more, 1, 1), THREADS, 8 * (experts + grouped.pairs), ids.data_ptr(), *known, *sizes)
     return ways, grouped
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The choice for a row, ids int32 and weights float32 [1, k], and what `place` gives for it."""
+
+    ids: torch.Tensor
+    weights: torch.Tensor
+    ways: torch.Tensor
+    grouped: Grouped
+
+
+def choose_and_place(
+    device: Device,
+    desk: Desk,
+    layer: int,
+    placement: Placement,
+    x: torch.Tensor,
+    logits: torch.Tensor,
+    top_k: int,
+    renormalise: bool,
+    table: ExpertTable,
+) -> Chosen:
+    """Ops.route of logits float32 [1, experts], then `place` of the row x [1, hidden], in one launch."""
+    experts = len(placement.entries)
+    if logits.shape != (1, experts) or not 1 <= top_k <= experts:
+        raise ValueError(
+            f"choose_and_place: expected logits [1, {experts}] and top_k 1 .. {experts}, "
+            f"found {list(logits.shape)} and {top_k}"
+        )
+    scores = floats(device, "choose_and_place: logits", logits, logits.shape)
+    ids, ways = (device.empty(1, top_k, dtype=torch.int32) for _ in range(2))
+    weights, (grouped, more) = device.empty(1, top_k), ungrouped(device, x, top_k, table)
+    known = (scores, ids.data_ptr(), weights.data_ptr(), int(renormalise))
+    call = call_addresses(desk, layer, placement, x, ways, grouped)
+    sizes = (top_k, experts, x.shape[1], layer, *map(address_of, (grouped.inputs.by32, grouped.inputs.by16)))
+    shared = 16 * experts + 8 * top_k
+    device.launch(CHOOSE_AND_PLACE, (1 + more, 1, 1), THREADS, shared, *known, *call, *sizes)
+    return Chosen(ids, weights, ways, grouped)
+
+
+def call_addresses(
+    desk: Desk, layer: int, placement: Placement, x: torch.Tensor, ways: torch.Tensor, grouped: Grouped
+) -> tuple[int, ...]:
+    """What the placing of a call reads and writes, in the order of the kernels' arguments."""
+    box = desk.mailbox
+    call = (x, placement.entries, placement.share, desk.call, ways, grouped.jobs, desk.encounter)
+    counts = (desk.ledger[layer], desk.uses[layer])
+    return tuple(tensor.data_ptr() for tensor in (*call, *counts, box.head, box.ids, box.x))
 
 
 def combine(
