@@ -38,7 +38,7 @@ STREAMS, RANK = 4, 32
 READ = ("stream_add_norm", "linear_1", "low_rank_mix_1")
 STREAMS_LAYER = [
     *READ,
-    *("linear_1", "delta_inputs", "delta_gated", "linear_1"),
+    *("linear_1", "delta_step", "linear_1"),
     *READ,
     *(
         "linear_1",

@@ -10,6 +10,7 @@ from strata.kernels.branch import Branch
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.views import (
+    DeltaInputs,
     DrawRows,
     ExpertBank,
     HeadGate,
@@ -237,6 +238,19 @@ class RecordingOps:
     ) -> torch.Tensor:
         """See Ops.gated_delta_rule."""
         return self.inner.gated_delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
+
+    def delta_step(
+        self,
+        read: DeltaInputs,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.delta_step."""
+        return self.inner.delta_step(read, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

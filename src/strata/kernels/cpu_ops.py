@@ -28,6 +28,7 @@ from strata.kernels.sparse_attention import cpu as sparse_cpu
 from strata.kernels.step_program import Workspace
 from strata.kernels.streams import cpu as streams_cpu
 from strata.kernels.views import (
+    DeltaInputs,
     DrawRows,
     ExpertBank,
     HeadGate,
@@ -240,6 +241,19 @@ class CpuOps:
     ) -> torch.Tensor:
         """See Ops.gated_delta_rule."""
         return joined.gated_delta_rule(self, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
+
+    def delta_step(
+        self,
+        read: DeltaInputs,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.delta_step."""
+        return joined.delta_step(self, read, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

@@ -18,6 +18,7 @@ from strata.kernels.conv import gpu as conv_gpu
 from strata.kernels.delta_rule import gpu as delta_rule_gpu
 from strata.kernels.delta_rule import inputs as delta_inputs
 from strata.kernels.delta_rule import prompt as delta_rule_prompt
+from strata.kernels.delta_rule import step as delta_step
 from strata.kernels.device import Device
 from strata.kernels.elementwise import gpu as elementwise_gpu
 from strata.kernels.embed import gpu as embed_gpu
@@ -42,6 +43,7 @@ from strata.kernels.streams import gpu as streams_gpu
 from strata.kernels.streams import low_rank as low_rank_gpu
 from strata.kernels.streams import prompt as streams_prompt
 from strata.kernels.views import (
+    DeltaInputs,
     DrawRows,
     ExpertBank,
     HeadGate,
@@ -288,6 +290,21 @@ class GpuOps:
         return delta_rule_gpu.gated_delta_rule(
             self.device, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate
         )
+
+    def delta_step(
+        self,
+        read: DeltaInputs,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.delta_step."""
+        if not delta_step.fits(read, state, rows):
+            return joined.delta_step(self, read, state, rows, key_heads, pairing, eps, gate)
+        return delta_step.delta_step(self.device, read, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels.ops import Activation, HeadPairing, Ops, RopeLayout
-from strata.kernels.views import HeadGate, HeadNorms, IndexInputs, PagedPlane, Rows, Weight
+from strata.kernels.views import DeltaInputs, HeadGate, HeadNorms, IndexInputs, PagedPlane, Rows, Weight
 
 
 def add_norm(
@@ -130,6 +130,21 @@ def gated_delta_rule(
     """See Ops.gated_delta_rule."""
     o = ops.delta_rule(qkv, beta, decay, state, rows, key_heads, pairing, eps)
     return ops.gated_norm(gate.kind, gate.values, o, gate.weight, gate.eps, o.shape[-1])
+
+
+def delta_step(
+    ops: Ops,
+    read: DeltaInputs,
+    state: torch.Tensor,
+    rows: Rows,
+    key_heads: int,
+    pairing: HeadPairing,
+    eps: float,
+    gate: HeadGate,
+) -> torch.Tensor:
+    """See Ops.delta_step."""
+    made = ops.delta_inputs(read.x, read.weight, read.history, rows, read.b, read.a, read.rate, read.bias)
+    return ops.gated_delta_rule(*made, state, rows, key_heads, pairing, eps, gate)
 
 
 def low_rank_mix(ops: Ops, low: torch.Tensor, up: Weight, x: torch.Tensor, streams: int) -> torch.Tensor:

@@ -26,6 +26,7 @@ from strata.kernels.sparse_attention import naive as sparse_naive
 from strata.kernels.step_program import Unshared, Workspace
 from strata.kernels.streams import naive as streams_naive
 from strata.kernels.views import (
+    DeltaInputs,
     DrawRows,
     ExpertBank,
     HeadGate,
@@ -235,6 +236,19 @@ class NaiveOps:
     ) -> torch.Tensor:
         """See Ops.gated_delta_rule."""
         return joined.gated_delta_rule(self, qkv, beta, decay, state, rows, key_heads, pairing, eps, gate)
+
+    def delta_step(
+        self,
+        read: DeltaInputs,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """See Ops.delta_step."""
+        return joined.delta_step(self, read, state, rows, key_heads, pairing, eps, gate)
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """See Ops.route."""

@@ -15,6 +15,7 @@ import torch
 from strata.kernels.branch import Branch
 from strata.kernels.step_program import Workspace
 from strata.kernels.views import (
+    DeltaInputs,
     DrawRows,
     ExpertBank,
     HeadGate,
@@ -293,6 +294,22 @@ class Ops(Protocol):
         gate: HeadGate,
     ) -> torch.Tensor:
         """gated_norm of what delta_rule gives, head by head -> [T, nv * dv]. As kernels/joined.py."""
+        ...
+
+    def delta_step(
+        self,
+        read: DeltaInputs,
+        state: torch.Tensor,
+        rows: Rows,
+        key_heads: int,
+        pairing: HeadPairing,
+        eps: float,
+        gate: HeadGate,
+    ) -> torch.Tensor:
+        """delta_inputs and then gated_delta_rule, where nobody asks for what lies between -> [T, nv * dv].
+
+        As kernels/joined.py. state and history are changed in place.
+        """
         ...
 
     def route(self, logits: torch.Tensor, top_k: int, renormalise: bool) -> tuple[torch.Tensor, torch.Tensor]:

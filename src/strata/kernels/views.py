@@ -65,6 +65,21 @@ class HeadGate:
 
 
 @dataclass(frozen=True, slots=True)
+class DeltaInputs:
+    """What `Ops.delta_inputs` reads beside the rows: x [T, C], weight [C, taps], history [slots, taps - 1, C]; b, a
+    [T, heads], rate, bias [heads].
+    """
+
+    x: torch.Tensor
+    weight: torch.Tensor
+    history: torch.Tensor
+    b: torch.Tensor
+    a: torch.Tensor
+    rate: torch.Tensor
+    bias: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
 class IndexInputs:
     """What an indexer makes of a step's rows: queries, raw keys, keys of the blocks of `ratio` that rows end."""
 

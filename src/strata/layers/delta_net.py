@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from strata.kernels.ops import Ops
-from strata.kernels.views import HeadGate, Weight
+from strata.kernels.views import DeltaInputs, HeadGate, Weight
 from strata.layers.batch import Batch
 from strata.layers.norm import RmsNorm
 from strata.state.journal import LayerJournal
@@ -88,16 +88,24 @@ class DeltaNet:
         ops, d = batch.ops, self.layout
         assert state.conv is not None and state.delta is not None
         columns, z, b, a = self.inputs(ops, x)
-        qkv, beta, decay = ops.delta_inputs(
-            columns, self.conv, state.conv, batch.rows, b, a, self.decay_rate, self.dt_bias
-        )
-        batch.report(f"{self.name}.qkv", y=qkv)
-        batch.report(f"{self.name}.beta", y=beta)
-        batch.report(f"{self.name}.decay", y=decay)
+        read = DeltaInputs(columns, self.conv, state.conv, b, a, self.decay_rate, self.dt_bias)
         gate = HeadGate(self.gate, z, self.norm.weight, self.norm.eps)
-        o = ops.gated_delta_rule(qkv, beta, decay, state.delta, batch.rows, d.key_heads, d.pairing, d.eps, gate)
-        if journal is not None:
-            journal.conv, journal.rule = columns, (qkv, beta, decay)
+        if journal is None and batch.tap is None:
+            o = ops.delta_step(read, state.delta, batch.rows, d.key_heads, d.pairing, d.eps, gate)
+        else:
+            o = self.seen_step(read, state.delta, batch, gate, journal)
         (y,) = ops.linear(o, (self.out,))
         batch.report(self.name, x=x, y=y)
         return y
+
+    def seen_step(
+        self, read: DeltaInputs, state: torch.Tensor, batch: Batch, gate: HeadGate, journal: LayerJournal | None
+    ) -> torch.Tensor:
+        """Ops.delta_step, with what lies between its parts for the tap and the journal."""
+        ops, d = batch.ops, self.layout
+        made = ops.delta_inputs(read.x, read.weight, read.history, batch.rows, read.b, read.a, read.rate, read.bias)
+        for name, y in zip(("qkv", "beta", "decay"), made, strict=True):
+            batch.report(f"{self.name}.{name}", y=y)
+        if journal is not None:
+            journal.conv, journal.rule = read.x, made
+        return ops.gated_delta_rule(*made, state, batch.rows, d.key_heads, d.pairing, d.eps, gate)

@@ -141,8 +141,8 @@ class Call:
         return cls(unit, segments, inputs, runs, sizes, ready, (float(eps), 1.0 / math.sqrt(key_dim)), kept)
 
 
-def unit_for(device: Device, key_dim: int, value_dim: int) -> str:
+def unit_for(device: Device, key_dim: int, value_dim: int, header: str = "delta") -> str:
     """The kernels for these dims: a GPU keeps a column of the state in registers; the host's take dims as arguments."""
     if device.torch_device.type == "cpu":
-        return "delta"
-    return f"delta DELTA_KEY_DIM={key_dim} DELTA_VALUE_DIM={value_dim}"
+        return header
+    return f"{header} DELTA_KEY_DIM={key_dim} DELTA_VALUE_DIM={value_dim}"

@@ -2,14 +2,11 @@
 // written and kept; bits as kernels/joined.py.
 #pragma once
 
-#include "device.h"
-#include "small.h"
+#include "conv_taps.h"
 
 #include "../activation.h"
 
 namespace strata::STRATA_ISA {
-
-constexpr int kTaps = 4;
 
 // x, out [rows, channels], weight [channels, 4], history [slots, 3, channels]; b, a, beta, decay [rows, heads], rate, bias
 // [heads]. Grid: x one thread a channel of a segment, and one block more for the heads; y segments.
@@ -48,10 +45,7 @@ STRATA_KERNEL(delta_inputs, (const float* x, const float* weight, float* history
         window[kTaps - 1] = next;
         from += channels;
         if (t + 1 < length) next = from[0];
-        float acc = 0.0f;
-        UNROLL
-        for (int k = 0; k < kTaps; ++k) acc = fma(taps[k], window[k], acc);
-        *to = silu(acc);
+        *to = silu(convolved(taps, window));
         to += channels;
         UNROLL
         for (int k = 0; k + 1 < kTaps; ++k) window[k] = window[k + 1];
