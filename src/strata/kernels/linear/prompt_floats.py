@@ -13,7 +13,8 @@ from strata.kernels.views import Weight
 THREADS, ROWS, LINES = 128, 128, 64
 """Of a block: threads, rows of x, rows of the weight."""
 
-ARRANGE_THREADS = 256
+ARRANGE_THREADS, ARRANGE_ROWS = 256, 128
+"""Of a block that arranges."""
 
 STEP, DEPTH = 20, 2
 """Values that arrive together at most; stages in shared memory."""
@@ -63,8 +64,10 @@ def arrange(
     rows, cols = shape
     of_lane = filled(cols)
     to = device.empty(-(-rows // tile) * tile * LANES * of_lane)
-    kernel, grid = Kernel(f"prompt_arrange STRATA_FORMAT={name}", "arrange_rows"), (of_lane, -(-rows // 32), 1)
-    device.launch(kernel, grid, ARRANGE_THREADS, 0, *planes, to.data_ptr(), rows, cols, of_lane, tile, beyond)
+    kernel, blocks = Kernel(f"prompt_arrange STRATA_FORMAT={name}", "arrange_rows"), -(-rows // ARRANGE_ROWS)
+    device.launch(
+        kernel, (of_lane, blocks, 1), ARRANGE_THREADS, 0, *planes, to.data_ptr(), rows, cols, of_lane, tile, beyond
+    )
     return Arranged(to, of_lane)
 
 
