@@ -36,7 +36,7 @@ def checked(result: tuple[Any, ...], what: str = "") -> Any:
 
 
 def architecture_of(major: int, minor: int) -> str:
-    """What the compiler is asked for: of 9.0 everything that it has, and later ones do not run it (warpgroup.h)."""
+    """What the compiler is asked for: of 9.0 everything that it has, and later ones do not run it (registers.h)."""
     return f"sm_{major}{minor}{'a' if (major, minor) == (9, 0) else ''}"
 
 

@@ -4,6 +4,7 @@
 
 #include "matrix.h"
 #include "prompt_loader.h"
+#include "registers.h"
 
 namespace strata::STRATA_ISA {
 
@@ -35,10 +36,11 @@ struct PromptResults {
     STRATA_INLINE int pair(int i, int j) { return i / 2 * 16 + j * 4 + i % 2 * 2; }
 };
 
+// Those that bring operands leave registers to those that compute, which else would spill.
 template <int groups>
-STRATA_INLINE void begin_to_compute() {}
+STRATA_INLINE void begin_to_compute() { take_registers<groups == 1 ? 208 : 160>(); }
 template <int groups>
-STRATA_INLINE void begin_to_bring() {}
+STRATA_INLINE void begin_to_bring() { give_registers<groups == 1 ? 40 : 32>(); }
 
 // The stages of a block's units, one after the other, and the place that comes next.
 template <int sub, bool minima, int groups>

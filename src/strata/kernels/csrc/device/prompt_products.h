@@ -7,13 +7,8 @@
 // unit. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
 #pragma once
 
-#include "prompt_sums.h"
-#include "warpgroup.h"
-#if defined(STRATA_WARPGROUPS) && STRATA_SUB == 32
-#include "prompt_places_wide.h"
-#else
 #include "prompt_places.h"
-#endif
+#include "prompt_sums.h"
 
 namespace strata::STRATA_ISA {
 
