@@ -6,7 +6,7 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import lanes, launch, rounds, tiles
+from strata.kernels.linear import lanes, launch, rounds, share, tiles
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -55,8 +55,9 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         more = (shape.lines,)
     else:
         size = launch.bucket(fmt, cols, min(rows, 4) if tiles.has(fmt) or rounds.has(fmt) else rows)
-        shape = launch.shape(device, fmt, cols, sum(lines), 1, size=size)
-        kernel, more = Kernel(launch.unit(fmt), f"linear_{size}", early=True), (shape.lines,)
+        at_once = share.shape(device, fmt, cols, sum(lines), size)
+        shape, slots = at_once or (launch.shape(device, fmt, cols, sum(lines), 1, size=size), 0)
+        kernel, more = Kernel(launch.unit(fmt), f"linear_{size}", early=True), (shape.lines, slots)
     table: list[int] = []
     units = before = 0
     for weight in weights:

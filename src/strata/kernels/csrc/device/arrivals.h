@@ -7,6 +7,7 @@
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;
 //                                             asked() was called at most `ahead` times since
+//     arrived_behind(arrival, turn, ahead)    the same, where `ahead` is known when it runs
 //     arrived_for_all(arrival, turn)          all threads of the block: what one group asked for is there
 //
 // One lane asks for a whole copy where the processor can; otherwise every lane copies lines of 16 bytes.
@@ -56,6 +57,7 @@ STRATA_INLINE void arrived(uint64_t* arrival, int turn) {
     } while (!done);
 }
 
+STRATA_INLINE void arrived_behind(uint64_t* arrival, int turn, int) { arrived<0>(arrival, turn); }
 STRATA_INLINE void arrived_for_all(uint64_t* arrival, int turn) { arrived<0>(arrival, turn); }
 
 #else
@@ -78,6 +80,15 @@ template <int ahead>
 STRATA_INLINE void arrived(uint64_t*, int) {
     wait_for_copies<ahead>();
     sync_warp();
+}
+
+STRATA_INLINE void arrived_behind(uint64_t* arrival, int turn, int ahead) {
+    switch (ahead) {
+        case 0: return arrived<0>(arrival, turn);
+        case 1: return arrived<1>(arrival, turn);
+        case 2: return arrived<2>(arrival, turn);
+        default: return arrived<3>(arrival, turn);
+    }
 }
 
 STRATA_INLINE void arrived_for_all(uint64_t*, int) {

@@ -4,6 +4,7 @@
 // and dynamic shared bytes: kernels/linear/launch.py.
 #pragma once
 
+#include "products_share.h"
 #include "products_stream.h"
 #include "products_tiles.h"
 #include "products_work.h"
@@ -12,12 +13,14 @@
 namespace strata::STRATA_ISA {
 
 template <class F, int T, class Work>
-STRATA_INLINE void run(Work& work, unsigned char* shared) {
+STRATA_INLINE void run(Work& work, unsigned char* shared, int slots) {
     if constexpr (is_plain<F>) {
         run_floats<F, T>(work, shared);
     } else {
-        if constexpr (has_tasks<F>)
-            if (work.lines == Task<F>::subs) return run_blocks<F, 1, T>(work, shared);
+        if constexpr (T <= most_staged_rows && has_parts<F>)
+            if (slots) return run_share<F, T>(work, shared, slots);
+        if constexpr (Part<F>::subs > 2)
+            if (work.lines == Part<F>::subs) return run_blocks<F, 1, T>(work, shared);
         run_rows<F, 1, T>(work, shared);
     }
 }
@@ -25,12 +28,12 @@ STRATA_INLINE void run(Work& work, unsigned char* shared) {
 #define STRATA_LINEAR(T)                                                                                               \
     STRATA_KERNEL_BESIDE(product_threads, 1, linear_##T,                                                               \
                          (const Matrix* matrices, int64_t count, int64_t units, const uint8_t* x, float* y,             \
-                          int64_t rows, int64_t cols, int64_t lines)) {                                                \
+                          int64_t rows, int64_t cols, int64_t lines, int64_t slots)) {                                 \
         DYNAMIC_SHARED(unsigned char, shared);                                                                         \
         using F = STRATA_FORMAT;                                                                                       \
         LinearWork<F, T> work = {{}, matrices, x, y, count, rows, units, static_cast<int64_t>(block_y()) * T,          \
                                  static_cast<int>(cols), static_cast<int>(lines)};                                     \
-        if constexpr (T <= 4 || (!has_fragments<F> && !has_runs<F>)) run<F, T>(work, shared);                          \
+        if constexpr (T <= 4 || (!has_fragments<F> && !has_runs<F>)) run<F, T>(work, shared, static_cast<int>(slots)); \
     }
 
 // linear for several rows of x: 8 N at once.

@@ -1,10 +1,10 @@
-// The products' loop over formats whose blocks of 256 values are unpacked in tasks of several sub-blocks (products_task.h). A
-// unit is as many rows as a task has sub-blocks, of one matrix or of two, done by one group of 32 lanes: a part of the lanes
-// has each row, and every lane holds the sums of the sub-blocks of its tasks, of 32 of the lane rule. Bytes come to shared
-// memory in stages of two tasks a lane, some stages ahead of the one that is computed.
+// The products' loop over formats that are unpacked in parts (products_parts.h), for rows of which few units fit into
+// shared memory (products_share.h does the others). A unit is as many rows as a part has sub-blocks, of one matrix or two;
+// a part of the lanes has each row, and every lane holds the sums of the sub-blocks of its parts, of 32 of the lane rule.
+// Bytes come to shared memory in stages of two parts a lane, some stages ahead of the one that is computed.
 #pragma once
 
-#include "products_task.h"
+#include "products_parts.h"
 #include "staging.h"
 
 namespace strata::STRATA_ISA {
@@ -12,8 +12,8 @@ namespace strata::STRATA_ISA {
 // Shared memory of a group; kernels/linear/launch.py computes the same sizes.
 template <class F, int L>
 struct Stages {
-    static constexpr int rows = Task<F>::subs, lanes = 32 / rows;
-    static constexpr int step = lanes / Task<F>::each * F::bytes;  // of a row, a task for each of its lanes
+    static constexpr int rows = Part<F>::subs, lanes = 32 / rows, each = Layout<F>::subs / rows;
+    static constexpr int step = lanes / each * F::bytes;  // of a row, a part for each of its lanes
     static constexpr int steps = 2;                                // of a stage
     static constexpr int piece = (steps * step + 30) / 16 * 16 + 16;
     static constexpr int stage = L * rows * piece, depth = L == 1 ? 3 : 2, bytes = depth * (stage + 16);
@@ -77,20 +77,20 @@ struct StageBringing {
 // A unit with T rows of x: what its lanes add up.
 template <class F, int L, int T>
 struct BlockSums {
-    static constexpr int subs = Task<F>::subs;
-    const typename Task<F>::Lane lane;
-    const uint8_t* x[T] = {};  // where the first sub-block of the lane's next task lies
+    static constexpr int subs = Part<F>::subs;
+    const typename Part<F>::Lane lane;
+    const uint8_t* x[T] = {};  // where the first sub-block of the lane's next part lies
     float acc[L][T][subs] = {};
 
-    STRATA_METHOD void add_task(const typename Layout<F>::Block (&block)[L]) {
+    STRATA_METHOD void add_part(const typename Layout<F>::Block (&block)[L]) {
         Codes<F::sub> c[L][subs];
         STRATA_UNROLL
-        for (int l = 0; l < L; ++l) Task<F>::get(lane, block[l], c[l]);
+        for (int l = 0; l < L; ++l) Part<F>::get(lane, block[l], c[l]);
         STRATA_UNROLL
         for (int j = 0; j < subs; ++j) {
             STRATA_UNROLL
             for (int t = 0; t < T; ++t) {
-                const Quantised<F::sub> in = input<F::sub>(x[t] + 16 * Task<F>::places * j);
+                const Quantised<F::sub> in = input<F::sub>(x[t] + lane.places * j);
                 STRATA_UNROLL
                 for (int l = 0; l < L; ++l) acc[l][t][j] = add<F>(c[l][j], in, acc[l][t][j]);
             }
@@ -104,13 +104,13 @@ struct BlockSums {
 template <class F, int L, int T, class Work>
 STRATA_INLINE void block_rows(const Work& work, const Inputs<T>& in, StageBringing<F, L, Work>& bringing, int& slot) {
     using S = Stages<F, L>;
-    const int row = lane() / S::lanes, p = lane() % S::lanes, tasks = work.cols / (F::sub * S::rows);
+    const int row = lane() / S::lanes, p = lane() % S::lanes, parts = work.cols / (F::sub * S::rows);
     const StageHead head = bringing.head(slot);
-    const int unit = head.unit, offset = keep(p / Task<F>::each * F::bytes);
-    BlockSums<F, L, T> sums = {typename Task<F>::Lane(p % Task<F>::each)};
+    const int unit = head.unit, offset = keep(Part<F>::block_of(p) * F::bytes);
+    BlockSums<F, L, T> sums = {typename Part<F>::Lane(p)};
     STRATA_UNROLL
-    for (int t = 0; t < T; ++t) sums.x[t] = in.base + in.offset[t] + keep(16 * Task<F>::place(p));
-    int before[L], task = row < head.rows ? p : tasks;  // the lane's next one
+    for (int t = 0; t < T; ++t) sums.x[t] = in.base + in.offset[t] + keep(16 * Part<F>::place(p));
+    int before[L], part = row < head.rows ? p : parts;  // the lane's next one
     STRATA_UNROLL
     for (int l = 0; l < L; ++l) before[l] = head.before[l] + row * bringing.row_bytes;
     STRATA_ROLL
@@ -126,8 +126,8 @@ STRATA_INLINE void block_rows(const Work& work, const Inputs<T>& in, StageBringi
         }
         STRATA_UNROLL
         for (int k = 0; k < S::steps; ++k) {
-            if (task < tasks) sums.add_task(block);
-            task += S::lanes;
+            if (part < parts) sums.add_part(block);
+            part += S::lanes;
             STRATA_UNROLL
             for (int l = 0; l < L; ++l) block[l].words += S::step / 4;
         }
@@ -139,12 +139,12 @@ STRATA_INLINE void block_rows(const Work& work, const Inputs<T>& in, StageBringi
     for (int t = 0; t < T; ++t) {
         float sum[L];
         STRATA_UNROLL
-        for (int l = 0; l < L; ++l) sum[l] = Task<F>::tree(sums.acc[l][t]);
+        for (int l = 0; l < L; ++l) sum[l] = Part<F>::tree(sums.lane, sums.acc[l][t]);
         if (p == 0 && row < head.rows && t < work.count(unit)) work.finish(unit, row, t, sum[0], sum[L - 1]);
     }
 }
 
-// Work as in products_stream.h, with units of Task<F>::subs rows.
+// Work as in products_stream.h, with units of Part<F>::subs rows.
 template <class F, int L, int T, class Work>
 STRATA_INLINE void run_blocks(Work& work, unsigned char* shared) {
     using S = Stages<F, L>;
