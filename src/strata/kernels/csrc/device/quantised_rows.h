@@ -4,7 +4,7 @@
 //     d, m, -m, 0 [32]       16 bytes by the same places: a float32, the scale of the block of 32 that the sub-block lies in;
 //                            the sum of the sub-block's q as int32; its negative as float32
 //
-// Sub-blocks of 32 values lie in order. Those of 16 lie as lanes read them that unpack four at once (products_task.h):
+// Sub-blocks of 32 values lie in order. Those of 16 lie as lanes read them that unpack four at once (products_parts.h):
 // sub-block 16 p + 8 n + 2 j + h at place 8 j + 4 p + 2 n + h. Of a row's last record only the places of sub-blocks that
 // there are hold something.
 #pragma once
