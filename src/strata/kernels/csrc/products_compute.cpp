@@ -1,5 +1,9 @@
 // linear, experts and embed over the pool's threads. Results never depend on the split into chunks: a chunk
 // owns whole output rows, and a row is computed by one thread from beginning to end.
+#include <atomic>
+#include <thread>
+#include <type_traits>
+
 #include "products_prompt.h"
 #include "products_rows.h"
 
@@ -23,16 +27,57 @@ struct Needs {
     }
 };
 
+// Rows that one thread quantises: waking the others costs as much.
+constexpr int64_t rows_alone = 7;
+
 void quantise(Context context, const Needs& needs, const Input& in) {
     if (!needs.by32 && !needs.by16) return;
-    // A wake-up of the threads costs as much as a few rows.
-    const int64_t per_chunk = in.rows < 8 ? in.rows : (in.rows + 63) / 64;
+    const int64_t per_chunk = in.rows <= rows_alone ? in.rows : (in.rows + 63) / 64;
     const int chunks = static_cast<int>((in.rows + per_chunk - 1) / per_chunk);
     context.pool.parallel_for(chunks, [&](int chunk, int) {
         const int64_t end = (chunk + 1) * per_chunk < in.rows ? (chunk + 1) * per_chunk : in.rows;
         for (int64_t row = chunk * per_chunk; row < end; ++row) quantise_row(in, row);
     });
 }
+
+// Lets threads begin a job while the caller still quantises its few rows: until it has they ask for their first weights.
+class Meanwhile {
+public:
+    // Calls fn(chunk, worker) for every chunk, after `first(chunk)`, where the chunk's weights begin, was asked for.
+    template <class First, class F>
+    static void run(Context context, const Needs& needs, const Input& in, int chunks, First first, F fn) {
+        if (in.rows > rows_alone || !(needs.by32 || needs.by16)) {
+            quantise(context, needs, in);
+            context.pool.parallel_for(chunks, fn);
+            return;
+        }
+        Meanwhile quantised;
+        const auto body = [&](int chunk, int worker) {
+            quantised.wait(first(chunk));
+            fn(chunk, worker);
+        };
+        using Body = std::remove_const_t<decltype(body)>;
+        const auto call = [](void* of, int chunk, int worker) { (*static_cast<const Body*>(of))(chunk, worker); };
+        context.pool.begin(chunks, call, const_cast<Body*>(&body));
+        for (int64_t row = 0; row < in.rows; ++row) quantise_row(in, row);
+        quantised.done_.store(true, std::memory_order_release);
+        context.pool.finish();
+    }
+
+private:
+    // What comes from memory in the time of a few rows.
+    static constexpr int64_t asked_bytes = 12 * 1024;
+    static constexpr int patience = 4096;
+
+    void wait(const uint8_t* weights) const {
+        for (int64_t looks = 0; !done_.load(std::memory_order_acquire); ++looks) {
+            if (64 * looks < asked_bytes) __builtin_prefetch(weights + 64 * looks, 0, 2);
+            else if (looks % patience == 0) std::this_thread::yield();
+        }
+    }
+
+    alignas(128) std::atomic<bool> done_{false};
+};
 
 // Weight rows per chunk: about eight chunks for every thread.
 int64_t chunk_rows(int64_t total, int threads) {
@@ -159,29 +204,29 @@ void down_combine(const ExpertsJob& job, const Input& hidden, int64_t first, int
 
 // Phase 1 in chunks of rows of all experts one after the other; a chunk may have the end of one and the beginning of
 // the next. `down`: the chunks of phase 2.
-void all_gate_up(Context context, const ExpertsJob& job, const Input& in, const EvenChunks& up, const EvenChunks& down,
-                 float* hidden) {
+void all_gate_up(Context context, const ExpertsJob& job, const Needs& needs, const Input& in, const EvenChunks& up,
+                 const EvenChunks& down, float* hidden) {
     const int64_t rows = up.total, threads = context.pool.threads();
-    context.pool.parallel_for(up.count, [&](int chunk, int worker) {
-        // What this thread reads after these rows; at its end, of its first rows in phase 2.
-        const auto gate_at = [&](int64_t row) {
-            return row < rows ? row_data(*job.gate[row / job.width], row % job.width)
-                              : row_data(*job.down[0], down.first(worker));
-        };
+    const auto gate_at = [&](int64_t row) { return row_data(*job.gate[row / job.width], row % job.width); };
+    const auto first_of = [&](int chunk) { return gate_at(up.first(chunk)); };
+    Meanwhile::run(context, needs, in, up.count, first_of, [&](int chunk, int worker) {
         uint8_t* const scratch = static_cast<uint8_t*>(context.workers[worker].reserve(0));
-        const int64_t first = up.first(chunk), end = up.first(chunk + 1);
+        const int64_t first = up.first(chunk), end = up.first(chunk + 1), after = up.first(chunk + threads);
+        // What this thread reads after these rows; at its end, of its first rows in phase 2.
+        const uint8_t* const next = after < rows ? gate_at(after) : row_data(*job.down[0], down.first(worker));
         for (int64_t row = first, last; row < end; row = last) {
             const int64_t expert = row / job.width, begin = expert * job.width;
             last = begin + job.width < end ? begin + job.width : end;
             gate_up(job, in, static_cast<int>(expert), row - begin, last - begin, hidden, scratch,
-                    gate_at(last < end ? last : up.first(chunk + threads)));
+                    last < end ? gate_at(last) : next);
         }
     });
 }
 
-void all_down(Context context, const ExpertsJob& job, const Input& middle, const EvenChunks& down) {
+void all_down(Context context, const ExpertsJob& job, const Needs& needs, const Input& middle, const EvenChunks& down) {
     const int64_t rows = down.total, threads = context.pool.threads();
-    context.pool.parallel_for(down.count, [&](int chunk, int worker) {
+    const auto first_of = [&](int chunk) { return row_data(*job.down[0], down.first(chunk)); };
+    Meanwhile::run(context, needs, middle, down.count, first_of, [&](int chunk, int worker) {
         const int64_t first = down.first(chunk), last = down.first(chunk + 1), after = down.first(chunk + threads);
         if (first == last) return;
         down_combine(job, middle, first, last, static_cast<uint8_t*>(context.workers[worker].reserve(0)),
@@ -219,10 +264,8 @@ void experts(Context context, const ExpertsJob& job) {
     for (int worker = 0; worker < threads; ++worker)
         context.workers[worker].reserve(first_phase > second_phase ? first_phase : second_phase);
 
-    quantise(context, outer, in);
-    all_gate_up(context, job, in, up, down, hidden);
-    quantise(context, inner, middle);
-    all_down(context, job, middle, down);
+    all_gate_up(context, job, outer, in, up, down, hidden);
+    all_down(context, job, inner, middle, down);
 }
 
 void embed(Context context, const WeightView& weight, const int64_t* ids, int64_t count, float* y) {

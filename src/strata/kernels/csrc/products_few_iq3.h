@@ -75,8 +75,8 @@ struct NibbleKernel {
             const __m512i both = _mm512_add_epi32(_mm512_permutex2var_epi32(first, even, second),
                                                   _mm512_permutex2var_epi32(first, odd, second));
             const __m512i ones = _mm512_loadu_si512(job.m + 16 * (cell[n] + g));
-            const __m512i offset = _mm512_mullo_epi32(ones, _mm512_set1_epi32(15));
-            const __m512i sum = _mm512_sub_epi32(_mm512_srai_epi32(both, 3), offset);
+            const __m512i fifteen = _mm512_sub_epi32(_mm512_slli_epi32(ones, 4), ones);
+            const __m512i sum = _mm512_sub_epi32(_mm512_srai_epi32(both, 3), fifteen);
             const __m512 u = _mm512_mul_ps(scale, _mm512_loadu_ps(job.d + 16 * (cell[n] + g)));
             acc[n] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), u, acc[n]);
         }
