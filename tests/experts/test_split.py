@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strata.experts.split import Line, Split, balance, bucket_of, fit_line, fixed_table
+from strata.experts.split import LEARNING_STEPS, TOLD, Line, Split, balance, bucket_of, fit_line, fixed_table, told
 
 MOST = 16
 
@@ -201,3 +201,10 @@ def test_the_table_says_what_every_number_of_misses_gets():
 def test_buckets_are_contiguous_and_grow_with_the_misses():
     found = [bucket_of(m) for m in range(1, 300)]
     assert found[:16] == list(range(16)) and all(b - a in (0, 1) for a, b in pairwise(found))
+
+
+def test_the_split_hears_of_all_layers_at_first_and_later_of_each_in_turn():
+    layers = list(range(3, 51))
+    assert told(layers, LEARNING_STEPS, 8) == layers and told([], 1000, 8) == [] and told([5, 7], 1000, 8) == [5, 7]
+    later = [told(layers, steps, 8) for steps in range(LEARNING_STEPS + 8, LEARNING_STEPS + 8 + 12 * 8, 8)]
+    assert all(len(some) == TOLD for some in later) and sorted(layer for some in later for layer in some) == layers

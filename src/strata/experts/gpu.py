@@ -19,7 +19,7 @@ from strata.experts.cache import ExpertCache
 from strata.experts.counters import Counters
 from strata.experts.map import ExpertMap, map_of
 from strata.experts.protocol import Choosing, SharedOutput
-from strata.experts.split import Split
+from strata.experts.split import Split, told
 from strata.kernels.device import Device
 from strata.kernels.experts import prompt
 from strata.kernels.experts.gpu import Grouped, pair_results
@@ -219,7 +219,7 @@ class GpuExperts:
         """Tell each layer's split how its last call went, and publish what follows."""
         self.read_ledger()
         missing = self.counters.missing()
-        for layer in np.flatnonzero(missing).tolist():
+        for layer in told(np.flatnonzero(missing).tolist(), self.steps, self.split.every):
             last, answer = self.counters.last(layer), self.answers.get(layer)
             on_cpu = last.misses - last.over_pcie
             if not on_cpu or answer is not None:

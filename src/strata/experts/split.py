@@ -28,6 +28,10 @@ SETTLED = 1 << 30
 """Observations after which one more weighs `GAIN`."""
 LAST = 0.05
 """Part of a call's time that the GPU waits at least where the CPU was the last."""
+LEARNING_STEPS = 64
+"""Steps in which the split hears of every layer."""
+TOLD = 4
+"""Layers of which it hears in a correction later: each takes the host some 40 us, 48 of them 2 ms."""
 REST = 32
 """Observations of a bucket between two trials in it."""
 
@@ -89,6 +93,15 @@ def fixed_table(share: float, most: int) -> npt.NDArray[np.int32]:
         raise ValueError(f"a share from 0 to 1 is needed, found {share}")
     table: npt.NDArray[np.int32] = np.rint(share * np.arange(most + 1)).astype(np.int32)
     return table
+
+
+def told(layers: Sequence[int], steps: int, every: int) -> Sequence[int]:
+    """Those of `layers`, that missed experts, of which the split hears after `steps` steps, corrected every `every`:
+    all of them at first, then some, others each time."""
+    if steps <= LEARNING_STEPS or len(layers) <= TOLD:
+        return layers
+    first = steps // every * TOLD
+    return [layers[(first + i) % len(layers)] for i in range(TOLD)]
 
 
 class Experience:
