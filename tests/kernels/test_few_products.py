@@ -28,6 +28,16 @@ def test_every_number_of_input_rows(name: str, isa: Isa) -> None:
             assert differing(got, whole[8 - count :]) == 0, (cols, count)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", ["Q4_K", "Q8_0", "IQ3_S", "BF16"])
+def test_short_matrices_meet_more_rows_before_they_are_a_prompts(name: str, isa: Isa) -> None:
+    rng = np.random.default_rng(3)
+    w, x = weight(name, 19, 256, rng, scale=0.37), activations(17, 256, rng)
+    whole = naive.linear(x, [w])[0]
+    for count in (9, 12, 16, 17):
+        assert differing(cpu.linear(native(isa), x[:count].contiguous(), [w])[0], whole[:count]) == 0, count
+
+
 PLAIN = [name for name in FORMAT_CODES if FORMATS[name].kind == "float"]
 
 

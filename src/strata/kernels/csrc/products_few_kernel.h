@@ -22,7 +22,7 @@ class Ahead {
 public:
     // Over weight rows first .. last - 1 of the job.
     Ahead(const FewRows& job, int64_t row_bytes, int64_t first, int64_t last)
-        : at_(reinterpret_cast<uintptr_t>(job.weight.data + first * row_bytes) + few_ahead),
+        : at_(reinterpret_cast<uintptr_t>(job.weight.data + first * row_bytes) + ahead_of(job, row_bytes)),
           end_(reinterpret_cast<uintptr_t>(job.weight.data + last * row_bytes)),
           next_(last == job.last && job.next ? reinterpret_cast<uintptr_t>(job.next) : end_) {
         if (at_ >= end_) go_on();
@@ -36,6 +36,11 @@ public:
     }
 
 private:
+    // What follows a shorter job is probably as short: what lies further ahead nobody here is going to use.
+    static uintptr_t ahead_of(const FewRows& job, int64_t row_bytes) {
+        const int64_t bytes = (job.last - job.first) * row_bytes;
+        return static_cast<uintptr_t>(bytes < few_ahead ? bytes : few_ahead);
+    }
     void go_on() {
         at_ = next_ + (at_ - end_);
         end_ = UINTPTR_MAX;
