@@ -57,6 +57,6 @@ def test_shapes_fit_a_processor() -> None:
                     assert size * launch.record_bytes(cols, fmt.sub) + ring <= shape.shared
     assert share.shape(device, FORMATS["Q4_K"], 2560, 5120, 4) is None  # other kernels
     assert share.shape(device, FORMATS["Q8_0"], 2560, 5120, 1) is None
-    found = {cols: share.shape(device, FORMATS["Q6_K"], cols, 248320, 1) for cols in (2560, 4096, 12288)}
-    groups = {cols: known and (known[0].threads // 32, known[1]) for cols, known in found.items()}
+    by_cols = {cols: share.shape(device, FORMATS["Q6_K"], cols, 248320, 1) for cols in (2560, 4096, 12288)}
+    groups = {cols: known and (known[0].threads // 32, known[1]) for cols, known in by_cols.items()}
     assert groups == {2560: (10, 2), 4096: (12, 1), 12288: None}
