@@ -94,7 +94,7 @@ def used_jobs(grouped):
     count = int(grouped.jobs[0])
     jobs = grouped.jobs[4:].view(-1, JOB_WORDS)[:count].clone()
     for job in jobs:
-        job[2 + int(job[1]) :] = 0
+        job[2 + int(job[1]) : 4] = 0
     return jobs
 
 

@@ -20,7 +20,7 @@ from strata.quant.format import QuantFormat
 WINDOW = 32
 """Rows that are grouped together."""
 
-JOB_WORDS = 4
+JOB_WORDS = 20
 """int32 words of a job, of up to two pairs; there is room for as many jobs as pairs, and for four words before them."""
 
 
@@ -101,7 +101,7 @@ def middle_of(device: Device, grouped: Grouped, table: ExpertTable) -> torch.Ten
     if fmt is not None and fmt.kind == "codes":
         kernel = Kernel(expert_launch.unit(fmt), f"gate_up_{grouped.size}", early=True)
         shape = expert_launch.gate_up_shape(device, fmt, table.hidden, width, pairs, grouped.size)
-        known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), grouped.top_k, table.hidden)
+        known = (grouped.jobs.data_ptr(), grouped.pairs, inputs.address(fmt), grouped.top_k, table.hidden)
         out = (shape.lines, shape.met, h.data_ptr(), width)
         device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
         return h
@@ -121,7 +121,7 @@ def down_codes(
     """y [pairs, hidden] of the down matrices of the experts that have them in this format, from h [pairs, width]."""
     shape = expert_launch.down_shape(device, fmt, table.width, table.hidden, grouped.pairs, grouped.size)
     kernel = Kernel(expert_launch.unit(fmt), f"down_{grouped.size}", early=True)
-    known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), h.data_ptr(), table.width)
+    known = (grouped.jobs.data_ptr(), grouped.pairs, h.data_ptr(), table.width)
     out = (shape.lines, shape.met, y.data_ptr(), table.hidden, FORMAT_CODES[fmt.name])
     device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 
@@ -144,7 +144,7 @@ def one_matrix(
     cols = table.width if kind == 2 else table.hidden
     shape = expert_launch.one_shape(device, fmt, cols, rows, grouped.pairs, grouped.size)
     kernel = Kernel(expert_launch.unit(fmt), f"one_matrix_{grouped.size}", early=True)
-    known = (table.entries.data_ptr(), grouped.jobs.data_ptr(), inputs.address(fmt), top_k, cols)
+    known = (grouped.jobs.data_ptr(), grouped.pairs, inputs.address(fmt), top_k, cols)
     out = (shape.lines, shape.met, y.data_ptr(), rows, kind, FORMAT_CODES[fmt.name])
     device.launch(kernel, (shape.blocks, 1, 1), shape.threads, shape.shared, *known, *out)
 

@@ -11,7 +11,7 @@ PARTS = 16
 """Lanes of a row of gate or up (csrc/device/expert_products.h)."""
 
 JOB_BYTES = 80
-"""Of what a block knows of a job (KnownJob in csrc/device/expert_work.h)."""
+"""Of a job (csrc/device/expert_table.h)."""
 
 ARRIVAL_BYTES = 16
 """Before the bytes that arrive together (Split in csrc/device/products_split.h)."""

@@ -31,27 +31,27 @@ STRATA_INLINE void down(const OneMatrixWork<F, T>& work, const float* h, int64_t
 // `met`: jobs of a block, at most.
 #define STRATA_EXPERTS(T)                                                                                               \
     STRATA_KERNEL_BESIDE(expert_threads, 1, gate_up_##T,                                                                \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,     \
+                        (const Jobs* jobs, int64_t pairs, const uint8_t* x, int64_t top_k, int64_t cols,     \
                          int64_t lines, int64_t met, float* h, int64_t width)) {                                        \
         DYNAMIC_SHARED(unsigned char, shared);                                                                          \
         using F = STRATA_FORMAT;                                                                                        \
-        gate_up<F, T>(expert_work<F, T>(table, jobs, x, top_k, cols, lines, width, met, shared), h, width, met);        \
+        gate_up<F, T>(expert_work<F, T>(jobs, pairs, x, top_k, cols, lines, width, met, shared), h, width, met);        \
     }                                                                                                                   \
     /* gate or up where experts have several formats; every matrix of plain floats */                                   \
     STRATA_KERNEL_BESIDE(expert_threads, 1, one_matrix_##T,                                                             \
-                        (const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,     \
+                        (const Jobs* jobs, int64_t pairs, const uint8_t* x, int64_t top_k, int64_t cols,     \
                          int64_t lines, int64_t met, float* y, int64_t rows, int64_t kind, int64_t format)) {           \
         DYNAMIC_SHARED(unsigned char, shared);                                                                          \
         using F = STRATA_FORMAT;                                                                                        \
-        const auto work = expert_work<F, T>(table, jobs, x, top_k, cols, lines, rows, met, shared);                     \
+        const auto work = expert_work<F, T>(jobs, pairs, x, top_k, cols, lines, rows, met, shared);                     \
         one_matrix<F, T>({work, y, rows, kind, format}, met);                                                           \
     }                                                                                                                   \
     STRATA_KERNEL_BESIDE(expert_threads, 1, down_##T,                                                                   \
-                        (const ExpertEntry* table, const Jobs* jobs, const float* h, int64_t cols, int64_t lines,       \
+                        (const Jobs* jobs, int64_t pairs, const float* h, int64_t cols, int64_t lines,       \
                          int64_t met, float* y, int64_t rows, int64_t format)) {                                        \
         DYNAMIC_SHARED(unsigned char, shared);                                                                          \
         using F = STRATA_FORMAT;                                                                                        \
-        const auto work = expert_work<F, T>(table, jobs, nullptr, 0, cols, lines, rows, met, shared);                   \
+        const auto work = expert_work<F, T>(jobs, pairs, nullptr, 0, cols, lines, rows, met, shared);                   \
         down<F, T>({work, y, rows, down_matrix, format}, h, met);                                                       \
     }
 

@@ -1,7 +1,7 @@
 // Where the experts of a layer are, and which of them a step needs. Layouts: kernels/experts/table.py.
 #pragma once
 
-#include "device.h"
+#include "small.h"
 
 namespace strata::STRATA_ISA {
 
@@ -19,11 +19,23 @@ STRATA_INLINE int tier_of(const ExpertEntry& entry) { return static_cast<int>(en
 
 constexpr int job_pairs = 2;
 
-// An expert with up to 2 of the pairs (row, rank) that chose it; a pair is row * top_k + rank.
-struct Job {
+// An expert with up to 2 of the pairs (row, rank) that chose it; a pair is row * top_k + rank. Then what the table says of it.
+struct alignas(16) Job {
     int32_t expert, count;
     int32_t pair[job_pairs];
+    int64_t data[3], scales[3];
+    float scale[3];
+    int32_t formats;
 };
+
+static_assert(sizeof(Job) == 80, "kernels/experts/gpu.py and launch.py count with it");
+
+STRATA_INLINE float factor_of(int64_t bits) { return float_of_bits(static_cast<uint32_t>(bits)); }
+
+STRATA_INLINE Job job_of(const ExpertEntry& e, int32_t expert, int32_t count, int32_t first, int32_t second) {
+    return {expert, count, {first, second}, {e.data[0], e.data[1], e.data[2]}, {e.scales[0], e.scales[1], e.scales[2]},
+            {factor_of(e.scale_bits[0]), factor_of(e.scale_bits[1]), factor_of(e.scale_bits[2])}, static_cast<int32_t>(e.formats & 0xffffff)};
+}
 
 // What the grouping writes: the number of jobs, then the jobs.
 struct Jobs {

@@ -12,26 +12,16 @@ struct Unit {
     int number, job, first;
 };
 
-// A job of a block with what the table says of its expert.
-struct alignas(16) KnownJob {
-    Job job;
-    int64_t data[3], scales[3];
-    float scale[3];
-    int formats;
-};
-
-static_assert(sizeof(KnownJob) == 80, "kernels/experts/launch.py counts with it");
-
 // What launches over the experts of a step share; T: rows of x of a job, at most. Units of a job: `per_job`. All of them wait
 // for the placing before they let the next launch start: it may then read the jobs at once.
 template <class F, int T>
 struct ExpertWork {
-    const ExpertEntry* table;
     const Jobs* jobs;
+    int pairs;
     const uint8_t* x;
     int64_t top_k;  // 0: x has a row for each pair, otherwise one for top_k pairs
     int per_job, cols, lines;
-    KnownJob* known;  // shared: the block's jobs, looked up once
+    Job* known;       // shared: the block's jobs
     uint8_t* codes;   // shared, where weights have codes: the rows of x of the block's jobs, T each
     int begin, end, stride;   // of a group: its units are begin, begin + stride, .. below end
     int first_job, last_job;  // of the block
@@ -43,21 +33,27 @@ struct ExpertWork {
         barrier();
     }
 
-    // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31.
-    // Threads from `from` on look jobs up.
-    STRATA_METHOD void divide(int from = 0) {
-        const uint32_t units = static_cast<uint32_t>(jobs->count * per_job), block = static_cast<uint32_t>(block_x());
+    // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31. Mostly each pair
+    // has a job of its own: a block's jobs are asked for as if it were so, before their number is there.
+    STRATA_METHOD void divide() {
+        share(pairs);
+        Job first = {};
+        if (first_job + thread_x() <= last_job) first = jobs->job[first_job + thread_x()];
+        const int count = jobs->count;
+        if (count != pairs) {
+            share(count);
+            if (first_job + thread_x() <= last_job) first = jobs->job[first_job + thread_x()];
+        }
+        if (first_job + thread_x() <= last_job) known[thread_x()] = first;
+        for (int j = first_job + thread_x() + block_size(); j <= last_job; j += block_size()) known[j - first_job] = jobs->job[j];
+        barrier();
+    }
+    STRATA_METHOD void share(int count) {
+        const uint32_t units = static_cast<uint32_t>(count * per_job), block = static_cast<uint32_t>(block_x());
         const uint32_t blocks = static_cast<uint32_t>(grid_x());
         const int first = static_cast<int>(units * block / blocks);
         stride = block_size() / 32, begin = first + warp(), end = static_cast<int>(units * (block + 1) / blocks);
         first_job = number_of(first), last_job = end > first ? number_of(end - 1) : first_job - 1;
-        for (int j = first_job + (thread_x() + block_size() - from) % block_size(); j <= last_job; j += block_size()) {
-            const Job job = jobs->job[j];
-            const ExpertEntry e = table[job.expert];
-            known[j - first_job] = {job, {e.data[0], e.data[1], e.data[2]}, {e.scales[0], e.scales[1], e.scales[2]},
-                                    {scale_of(e.scale_bits[0]), scale_of(e.scale_bits[1]), scale_of(e.scale_bits[2])},
-                                    static_cast<int>(e.formats & 0xffffff)};
-        }
     }
 
     STRATA_METHOD int number_of(int unit) const { return static_cast<int>(static_cast<uint32_t>(unit) / static_cast<uint32_t>(per_job)); }
@@ -97,7 +93,7 @@ struct ExpertWork {
             const int lines16 = static_cast<int>(quantised_bytes<F::sub>(cols)) / 16, all = (last_job - first_job + 1) * T * lines16;
             for (int i = thread_x(); i < all; i += block_size()) {
                 const int row = i / lines16, line = i - row * lines16;
-                const Job& job = known[row / T].job;
+                const Job& job = known[row / T];
                 if (row % T < job.count) bring_line(codes + place_of_input(row / T, row % T), x + offset_of(job.pair[row % T]), line);
             }
         }
@@ -114,12 +110,12 @@ struct OneMatrixWork : ExpertWork<F, T> {
     STRATA_METHOD bool has(const Unit& unit) const { return (this->known[unit.job].formats >> 8 * kind & 255) == format; }
     STRATA_METHOD int64_t data(int job, int) const { return this->known[job].data[kind]; }
     STRATA_METHOD Stream stream(const Unit& unit, int) const {
-        const KnownJob& k = this->known[unit.job];
+        const Job& k = this->known[unit.job];
         return stream_of<F>(k.data[kind], k.scales[kind], rows, this->cols, unit.first, this->lines);
     }
     STRATA_METHOD void finish(const Unit& unit, int r, int t, float sum) const {
-        const KnownJob& k = this->known[unit.job];
-        y[k.job.pair[t] * rows + unit.first + r] = sum * k.scale[kind];
+        const Job& k = this->known[unit.job];
+        y[k.pair[t] * rows + unit.first + r] = sum * k.scale[kind];
     }
 
     // The same for plain floats (products_floats.h).
@@ -128,9 +124,9 @@ struct OneMatrixWork : ExpertWork<F, T> {
         streams[0] = stream(unit, 0);
         if (!has(unit)) streams[0].rows = 0;
     }
-    STRATA_METHOD int count(int number) const { return this->known[this->unit_of(number).job].job.count; }
+    STRATA_METHOD int count(int number) const { return this->known[this->unit_of(number).job].count; }
     STRATA_METHOD const uint8_t* input(int number, int t) const {
-        return this->x + this->offset_of(this->known[this->unit_of(number).job].job.pair[t]);
+        return this->x + this->offset_of(this->known[this->unit_of(number).job].pair[t]);
     }
     STRATA_METHOD void finish(int number, int r, int t, float sum, float) const { finish(this->unit_of(number), r, t, sum); }
 };
@@ -145,7 +141,7 @@ struct GateUpWork : ExpertWork<F, T> {
     STRATA_METHOD bool has(const Unit&) const { return true; }
     STRATA_METHOD int64_t data(int job, int l) const { return this->known[job].data[l]; }
     STRATA_METHOD Stream stream(const Unit& unit, int l) const {
-        const KnownJob& k = this->known[unit.job];
+        const Job& k = this->known[unit.job];
         return stream_of<F>(k.data[l], k.scales[l], width, this->cols, unit.first, this->lines);
     }
 };
@@ -172,7 +168,7 @@ struct DownWork : OneMatrixWork<F, T> {
         STRATA_ROLL
         for (int first = warp() * 4; first < count; first += block_size() / 8) {
             const int index = first + lane() / 8, row = index / across, block = index - row * across, t = row % T;
-            const Job& job = this->known[index < count ? row / T : 0].job;
+            const Job& job = this->known[index < count ? row / T : 0];
             const bool is = index < count && t < job.count;
             float v[4] = {};
             if (is) {
@@ -196,15 +192,15 @@ STRATA_INLINE constexpr int table_bytes() {
     else return 4 * Unpack<F>::table_words;
 }
 
-// A block's shared memory: what it knows of its jobs, `met` at most; the table of the format; the rows of x of its jobs,
+// A block's shared memory: its jobs, `met` at most; the table of the format; the rows of x of its jobs,
 // where weights have codes; a ring of each group.
 template <class F, int T>
-STRATA_INLINE ExpertWork<F, T> expert_work(const ExpertEntry* table, const Jobs* jobs, const uint8_t* x, int64_t top_k, int64_t cols,
+STRATA_INLINE ExpertWork<F, T> expert_work(const Jobs* jobs, int64_t pairs, const uint8_t* x, int64_t top_k, int64_t cols,
                                            int64_t lines, int64_t rows, int64_t met, unsigned char* shared) {
     const int per_job = static_cast<int>((rows + lines - 1) / lines);
-    KnownJob* const known = reinterpret_cast<KnownJob*>(shared);
+    Job* const known = reinterpret_cast<Job*>(shared);
     uint8_t* const codes = reinterpret_cast<uint8_t*>(known + met) + table_bytes<F>();
-    return {table, jobs, x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines), known, codes, 0, 0, 0, 0, 0};
+    return {jobs, static_cast<int>(pairs), x, top_k, per_job, static_cast<int>(cols), static_cast<int>(lines), known, codes, 0, 0, 0, 0, 0};
 }
 
 }  // namespace strata::STRATA_ISA

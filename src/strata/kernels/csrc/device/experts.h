@@ -14,9 +14,13 @@ STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry
     if (block_x() > 0) return quantise_part(x, by32, by16, rows, cols, element() - block_size());
     DYNAMIC_SHARED(int32_t, expert);
     const int n = static_cast<int>(pairs);
-    for (int p = thread_x(); p < n; p += block_size()) expert[p] = tier_of(table[ids[p]]) == 0 ? ids[p] : -1;
+    for (int p = thread_x(); p < n; p += block_size()) {
+        const ExpertEntry* const entry = table + ids[p];
+        for (int i = 0; i < 64; i += 32) touch(reinterpret_cast<const uint8_t*>(entry) + i);  // the jobs want all of it
+        expert[p] = tier_of(*entry) == 0 ? ids[p] : -1;
+    }
     barrier();
-    write_jobs(expert, reinterpret_cast<uint32_t*>(expert + n), n, jobs);
+    write_jobs(expert, reinterpret_cast<uint32_t*>(expert + n), n, table, jobs);
 }
 
 // y [rows, hidden] = sum over the ranks, in order, of weights [rows, top_k] times results [rows, top_k, hidden].

@@ -168,7 +168,7 @@ STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose&
         expert[i] = found == by_cpu ? -1 : chosen[i];
     }
     barrier();
-    write_jobs(expert, reinterpret_cast<uint32_t*>(used), entries, in.jobs);
+    write_jobs(expert, reinterpret_cast<uint32_t*>(used), entries, in.table, in.jobs);
     if (me == place_threads - 1) in.encounter->placed_ns = now;
 }
 

@@ -132,9 +132,9 @@ struct SplitResults<GateUpWork<F, T>, T, P> {
     STRATA_METHOD void take(const GateUpWork<F, T>& work, const Unit& unit, int counted, float sum, float second) {
         const int row = lane() / P, p = lane() % P, t = p / each;
         if (p % each == turn && t < counted && row < work.rows_of(unit)) {
-            const KnownJob& k = work.known[unit.job];
+            const Job& k = work.known[unit.job];
             gate = sum * k.scale[gate_matrix], up = second * k.scale[up_matrix];
-            place = k.job.pair[t] * static_cast<int>(work.width) + unit.first + row;
+            place = k.pair[t] * static_cast<int>(work.width) + unit.first + row;
         }
         if (++turn == each) end(work);
     }
@@ -157,7 +157,7 @@ template <class F, int L, int T, int P, class Work, class Bringing, class Result
 STRATA_INLINE void split_rows(const Work& work, const Unit& unit, const SplitLane<F, P>& mine, const Table& table, const uint8_t* rings,
                               Bringing& bringing, uint32_t& turn, Results& results) {
     using S = Split<F, L, P>;
-    const int row = mine.row, subs = work.cols / F::sub, count = work.known[unit.job].job.count;
+    const int row = mine.row, subs = work.cols / F::sub, count = work.known[unit.job].count;
     Stream streams[L] = {};
     if constexpr (Layout<F>::apart) {
         STRATA_UNROLL
@@ -215,7 +215,7 @@ STRATA_INLINE void split_units(const Work& work, const Table& table, const uint8
     for (;; work.advance(unit)) {
         bringing.find(unit);
         if (unit.number >= work.end) break;
-        if (T == 2 && work.known[unit.job].job.count == 1) split_rows<F, L, 1, P>(work, unit, mine, table, rings, bringing, turn, results);
+        if (T == 2 && work.known[unit.job].count == 1) split_rows<F, L, 1, P>(work, unit, mine, table, rings, bringing, turn, results);
         else split_rows<F, L, T, P>(work, unit, mine, table, rings, bringing, turn, results);
     }
     results.end(work);
