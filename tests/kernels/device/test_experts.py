@@ -108,6 +108,25 @@ def test_rows_of_many_sub_blocks_in_mixed_formats() -> None:
     assert differing(got, naive.experts(x, ids, factors, bank)) == 0
 
 
+@pytest.mark.parametrize("shift", [0, 2])
+def test_gate_and_up_may_lie_differently_in_words(shift: int) -> None:
+    rng = np.random.default_rng(10)
+    bank, device = bank_of(rng, [("IQ3_S", "IQ3_S", "IQ4_NL")] * 2, 2560, 32), HostDevice(order=2)
+    x, (ids, factors) = activations(3, 2560, rng) * 0.1, routing(rng, 3, 2, 2)
+    entries, moved = table_of(device, bank).entries.clone(), []
+    for expert, up in enumerate(bank.up):
+        plane = up.planes[0].flatten()
+        room = torch.zeros(plane.numel() + 1200, dtype=torch.uint8)
+        start = -room.data_ptr() % 16 + shift
+        room[start : start + plane.numel()] = plane
+        entries[expert, 1] = room.data_ptr() + start
+        moved.append(room)
+    expected = naive.experts(x, ids, factors, bank)
+    assert differing(gpu.experts(device, x, ids, factors, described(entries, bank)), expected) == 0
+    entries[:, 1] += 1100  # control: a row further
+    assert differing(gpu.experts(device, x, ids, factors, described(entries, bank)), expected) > 0
+
+
 def test_a_table_of_matrices_that_do_not_fit_is_refused() -> None:
     rng = np.random.default_rng(7)
     bank = bank_of(rng, MIXED[:1], 256, 192)

@@ -4,6 +4,8 @@
 //     expect(arrival, copies)                 one thread, before a barrier of the block: so many copies arrive together
 //     bring<lanes>(arrival, to, from, count)  a copy, called by all its `lanes` neighbours: `count` bytes of 16-byte lines, or 0
 //     bring_all<lanes>(arrival, to, from, count)   the same, where `count` is not 0
+//     lines_arrived<since>()                  lines that this lane itself copied (copy16, then commit_copies) are there; asked() was
+//                                             called `since` times since
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;
 //                                             asked() was called at most `ahead` times since
@@ -45,6 +47,11 @@ STRATA_INLINE void bring(uint64_t* arrival, uint8_t* to, const uint8_t* from, in
 
 STRATA_INLINE void asked() {}
 
+template <int since>
+STRATA_INLINE void lines_arrived() {
+    wait_for_copies<0>();
+}
+
 template <int ahead>
 STRATA_INLINE void arrived(uint64_t* arrival, int turn) {
     uint32_t done;
@@ -75,6 +82,11 @@ STRATA_INLINE void bring_all(uint64_t* arrival, uint8_t* to, const uint8_t* from
 }
 
 STRATA_INLINE void asked() { commit_copies(); }
+
+template <int since>
+STRATA_INLINE void lines_arrived() {
+    wait_for_copies<since>();
+}
 
 template <int ahead>
 STRATA_INLINE void arrived(uint64_t*, int) {

@@ -25,7 +25,7 @@ STRATA_INLINE void one_matrix(OneMatrixWork<F, T> work, int64_t met) {
 
 template <class F, int T>
 STRATA_INLINE void down(const OneMatrixWork<F, T>& work, const float* h, int64_t met) {
-    if constexpr (!is_plain<F>) run_experts<F, 1, T, least_parts<F>>(DownWork<F, T>{work, h}, met);
+    if constexpr (!is_plain<F>) run_experts<F, 1, T, least_parts<F>>(DownWork<F, T>{work, h, {}}, met);
 }
 
 // `met`: jobs of a block, at most.

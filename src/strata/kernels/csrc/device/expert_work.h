@@ -27,16 +27,15 @@ struct ExpertWork {
     int first_job, last_job;  // of the block
 
     STRATA_METHOD void start() {
+        share(pairs);
         after_previous();
         start_next();
         divide();
-        barrier();
     }
 
     // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31. Mostly each pair
     // has a job of its own: a block's jobs are asked for as if it were so, before their number is there.
     STRATA_METHOD void divide() {
-        share(pairs);
         Job first = {};
         if (first_job + thread_x() <= last_job) first = jobs->job[first_job + thread_x()];
         const int count = jobs->count;
@@ -76,26 +75,39 @@ struct ExpertWork {
         return static_cast<uint32_t>(job * T + t) * static_cast<uint32_t>(quantised_bytes<F::sub>(cols));
     }
 
-    // A record's lines are 32 of first halves, 32 of second ones, 32 of scales.
-    STRATA_METHOD void bring_line(uint8_t* to, const uint8_t* from, int line) const {
-        Words4 words = load16(from + 16 * line);
+    // Asks for the rows of x of the block's jobs, by all threads; before weights, behind which they would wait for microseconds.
+    STRATA_METHOD void ask_first() const {
+        each_line([&](int job, int t, int line) {
+            copy16(codes + place_of_input(job, t) + 16 * line, x + offset_of(known[job].pair[t]) + 16 * line);
+        });
+        commit_copies();
+    }
+    STRATA_METHOD void ask_later() const {}
+    STRATA_METHOD void wait() const {}  // plain floats lie where they are
+
+    // Until they are there for all threads after a barrier; weights were asked for `since` times.
+    template <int since>
+    STRATA_METHOD void wait_for_rows() const {
+        lines_arrived<since>();
         if constexpr (is_mixed<F>) {
-            const int part = line / 32 % 3;
-            if (part == 0) words = mixed_line(words, load16(from + 16 * line + 512), 0);
-            if (part == 1) words = mixed_line(load16(from + 16 * line - 512), words, 1);
+            barrier();
+            each_line([&](int job, int t, int line) {  // a record's are 32 of first halves, 32 of second ones, 32 of scales
+                if (line / 32 % 3 != 0) return;
+                uint8_t* const place = codes + place_of_input(job, t) + 16 * line;
+                const Words4 first = load16(place), second = load16(place + 512);
+                *reinterpret_cast<Words4*>(place) = mixed_line(first, second, 0);
+                *reinterpret_cast<Words4*>(place + 512) = mixed_line(first, second, 1);
+            });
         }
-        *reinterpret_cast<Words4*>(to + 16 * line) = words;
     }
 
-    // The rows of x of the block's jobs, to shared memory; by all threads.
-    STRATA_METHOD void wait() const {
-        if constexpr (!is_plain<F>) {
-            const int lines16 = static_cast<int>(quantised_bytes<F::sub>(cols)) / 16, all = (last_job - first_job + 1) * T * lines16;
-            for (int i = thread_x(); i < all; i += block_size()) {
-                const int row = i / lines16, line = i - row * lines16;
-                const Job& job = known[row / T];
-                if (row % T < job.count) bring_line(codes + place_of_input(row / T, row % T), x + offset_of(job.pair[row % T]), line);
-            }
+    // Lines of 16 bytes of the quantised rows of the block's jobs, shared out among all threads.
+    template <class Do>
+    STRATA_METHOD void each_line(const Do& f) const {
+        const int lines16 = static_cast<int>(quantised_bytes<F::sub>(cols)) / 16, all = (last_job - first_job + 1) * T * lines16;
+        for (int i = thread_x(); i < all; i += block_size()) {
+            const int row = i / lines16, line = i - row * lines16;
+            if (row % T < known[row / T].count) f(row / T, row % T, line);
         }
     }
 };
@@ -152,34 +164,51 @@ template <class F, int T>
 struct DownWork : OneMatrixWork<F, T> {
     const float* h;
 
+    Words4 held;  // the first that this thread quantises
+
     STRATA_METHOD void start() {
         start_next();
+        this->share(this->pairs);
         this->divide();
-        barrier();
     }
 
-    STRATA_METHOD void wait() const {
+    STRATA_METHOD void ask_first() const {}
+
+    // h would wait behind all weights that were asked for before: some of them have to do.
+    STRATA_METHOD void ask_later() {
         after_previous();
-        quantise();
+        held = four_of(part(warp() * 4));
     }
 
-    STRATA_METHOD void quantise() const {
-        const int across = this->cols / 32, count = (this->last_job - this->first_job + 1) * T * across;
+    template <int>
+    STRATA_METHOD void wait_for_rows() const {
+        const int count = blocks();
         STRATA_ROLL
         for (int first = warp() * 4; first < count; first += block_size() / 8) {
-            const int index = first + lane() / 8, row = index / across, block = index - row * across, t = row % T;
-            const Job& job = this->known[index < count ? row / T : 0];
-            const bool is = index < count && t < job.count;
-            float v[4] = {};
-            if (is) {
-                const Words4 four = load16(h + job.pair[t] * static_cast<int64_t>(this->cols) + block * 32 + lane() % 8 * 4);
-                STRATA_UNROLL
-                for (int i = 0; i < 4; ++i) v[i] = float_of_bits(four.w[i]);
-            }
-            float d;
+            const Part p = part(first);
+            const Words4 four = first == warp() * 4 ? held : four_of(p);
+            float v[4], d;
+            STRATA_UNROLL
+            for (int i = 0; i < 4; ++i) v[i] = float_of_bits(four.w[i]);
             const uint32_t words = quantise_four(v, d);
-            put_words<F::sub, is_mixed<F>>(is ? this->codes + this->place_of_input(row / T, t) : nullptr, block, words, d);
+            put_words<F::sub, is_mixed<F>>(p.is ? this->codes + this->place_of_input(p.job, p.t) : nullptr, p.block, words, d);
         }
+    }
+
+    // 32 values of a row of h that eight lanes quantise; `is`: whether there are any.
+    struct Part {
+        int job, t, block;
+        bool is;
+    };
+    STRATA_METHOD int blocks() const { return (this->last_job - this->first_job + 1) * T * (this->cols / 32); }
+    STRATA_METHOD Part part(int first) const {
+        const int across = this->cols / 32, index = first + lane() / 8, row = index / across;
+        const bool inside = index < blocks();
+        return {inside ? row / T : 0, row % T, index - row * across, inside && row % T < this->known[row / T].count};
+    }
+    STRATA_METHOD Words4 four_of(const Part& p) const {
+        if (!p.is) return {};
+        return load16(h + this->known[p.job].pair[p.t] * static_cast<int64_t>(this->cols) + p.block * 32 + lane() % 8 * 4);
     }
 };
 

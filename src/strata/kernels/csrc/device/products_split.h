@@ -9,6 +9,7 @@
 
 namespace strata::STRATA_ISA {
 
+
 // The table of a format as these products read it.
 template <class F>
 STRATA_INLINE void fill_split(uint32_t* table) {
@@ -78,6 +79,7 @@ struct SplitBlocks {
         }
     }
 
+    STRATA_METHOD bool alike() const { return true; }
     STRATA_METHOD SplitCodes<F> get(int l, const uint8_t* base, int k, const Stream& stream, int index, int subs, const Table& table) const {
         const int there = word[l] + k * S::step, at = steady ? exact[l] : there & 3;
         const uint8_t* const block = steady ? base + k * S::step + word[l] : base + (there - at);
@@ -90,21 +92,30 @@ struct SplitBlocks {
             return factors_of<F>(lies, number, stream, index, subs, table);
         }
     }
+    STRATA_METHOD SplitCodes<F> any(int l, const uint8_t* base, int k, const Stream& stream, int index, int subs, const Table& table) const {
+        return get(l, base, k, stream, index, subs, table);
+    }
 };
 
+// Matrices that lie alike in words, as those of an expert mostly do, share what a lane knows of its blocks.
 template <class F, int L, class S>
 struct SplitBlocks<F, L, S, true> {
     using Lane = typename Unpack<F>::Lane;
-    Lane first, last;
+    Lane first;
+    const int apart, number;
 
-    STRATA_METHOD SplitBlocks(const int (&at)[L], int n) : first(at[0], n), last(at[L - 1], n) {
-        first.stay();
-        if (L > 1) last.stay();
-    }
+    STRATA_METHOD SplitBlocks(const int (&at)[L], int n) : first(at[0], n), apart(at[L - 1] - at[0]), number(n) { first.stay(); }
 
+    STRATA_METHOD bool alike() const { return L == 1 || (apart & 3) == 0; }
     STRATA_METHOD Codes<F::sub> get(int l, const uint8_t* base, int k, const Stream&, int, int, const Table& table) const {
         Codes<F::sub> c;
-        Unpack<F>::halves(base + k * S::step, l == 0 ? first : last, table, c);
+        Unpack<F>::halves(base + (l == 0 ? k * S::step : apart + k * S::step), first, table, c);
+        return c;
+    }
+    STRATA_METHOD Codes<F::sub> any(int l, const uint8_t* base, int k, const Stream& stream, int index, int subs, const Table& table) const {
+        if (l == 0 || alike()) return get(l, base, k, stream, index, subs, table);
+        Codes<F::sub> c;
+        Unpack<F>::halves(base + k * S::step, Lane(first.scale + apart, number), table, c);
         return c;
     }
 };
@@ -166,39 +177,42 @@ STRATA_INLINE void split_rows(const Work& work, const Unit& unit, const SplitLan
     SplitSums<F, L, T, P> sums = {work.codes};
     STRATA_UNROLL
     for (int t = 0; t < T; ++t) sums.row[t] = keep(work.place_of_input(unit.job, t < count ? t : 0) + mine.input);
-    int before[L], index = mine.p, steps = 0;
+    int before[L];
     STRATA_UNROLL
     for (int l = 0; l < L; ++l) before[l] = bringing.before(unit, l);
     STRATA_ROLL
     for (int stage = 0; stage < bringing.stages; ++stage) {
         const int slot = static_cast<int>(turn % S::depth);
-        arrived<S::depth - 1>(bringing.arrival(slot), static_cast<int>(turn / S::depth));
+        arrived<S::ahead - 1>(bringing.arrival(slot), static_cast<int>(turn / S::depth));
+        if (S::ahead < S::depth) bringing.next();
         int at[L];  // the lane's block, from `rings` on
         STRATA_UNROLL
         for (int l = 0; l < L; ++l) {
             const uint8_t* const place = bringing.place(slot, l);
-            at[l] = keep(static_cast<int>(place - rings) + bringing.place_of_row(place, before[l], row) + mine.offset);
+            at[l] = static_cast<int>(place - rings) + bringing.place_of_row(place, before[l], row) + mine.offset;
             before[l] += S::whole;
         }
         const SplitBlocks<F, L, S> blocks(at, mine.number);
-        const auto step = [&](int k) {
-            SplitCodes<F> c[L];
+        SplitCodes<F> c[L];
+        const int from = S::long_stages ? 0 : stage * S::steps;
+        if (blocks.alike() && (!S::long_stages || stage == 0) && (from + S::steps) * P <= subs) {  // every lane has a sub-block in each step
             STRATA_UNROLL
-            for (int l = 0; l < L; ++l) c[l] = blocks.get(l, rings, k, streams[l], row * subs + index, subs, table);
-            sums.add_codes(c, steps * P);
-        };
-        if ((steps + S::steps) * P <= subs) {  // every lane has a sub-block in each step
-            STRATA_UNROLL
-            for (int k = 0; k < S::steps; ++k, ++steps, index += P) step(k), sums.turn();
+            for (int k = 0; k < S::steps; ++k) {
+                STRATA_UNROLL
+                for (int l = 0; l < L; ++l) c[l] = blocks.get(l, rings, k, streams[l], row * subs + (from + k) * P + mine.p, subs, table);
+                sums.add_codes(c, (from + k) * P), sums.turn();
+            }
         } else {
             STRATA_ROLL
-            for (int k = 0; k < S::steps && steps * P < subs; ++k, ++steps, index += P) {
-                if (index < subs) step(k);
+            for (int k = 0, n = stage * S::steps * P; k < S::steps && n < subs; ++k, n += P) {
+                STRATA_UNROLL
+                for (int l = 0; l < L && n + mine.p < subs; ++l) c[l] = blocks.any(l, rings, k, streams[l], row * subs + n + mine.p, subs, table);
+                if (n + mine.p < subs) sums.add_codes(c, n);
                 sums.turn();
             }
         }
         sync_warp();  // nobody reads the slot that is filled next
-        bringing.next();
+        if (S::ahead == S::depth) bringing.next();
         ++turn;
     }
     const float sum = sums.tree();
@@ -224,7 +238,8 @@ STRATA_INLINE void split_units(const Work& work, const Table& table, const uint8
 // Work, what differs between launches (expert_work.h):
 //     cols, lines, codes        values of a row; rows of a unit in each matrix; the rows of x, in shared memory
 //     start()                   finds the units begin, begin + stride, .. below end of this group
-//     wait()                    until the rows of x are in `codes`, for all threads after a barrier
+//     ask_first(), ask_later()  ask for the rows of x, before any weights or after some
+//     wait_for_rows<asked>()    until they are in `codes`, for all threads after a barrier; weights were asked for so often since
 //     unit_of(number), advance(unit)   a unit, and the group's next one; has(unit): whether it is this launch's
 //     rows_of(unit), data(job, l), stream(unit, l)   its rows, of one matrix or two
 template <class F, int L, int T, int P, class Work>
@@ -234,7 +249,12 @@ STRATA_INLINE void run_split(Work& work, uint32_t* table, uint8_t* rings) {
     work.start();
     SplitBringing<S, L, Work> bringing(work, rings + warp() * S::bytes, static_cast<int>(row_bytes<F>(work.cols)));
     bringing.start();
-    work.wait();
+    work.ask_first();
+    bringing.next();
+    work.ask_later();
+    STRATA_UNROLL
+    for (int i = 1; i < S::ahead; ++i) bringing.next();
+    work.template wait_for_rows<S::ahead>();
     barrier();
     uint32_t turn = 0;
     split_units<F, L, T, P>(work, table_of<F>(table), rings, bringing, turn);

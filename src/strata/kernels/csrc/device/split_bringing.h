@@ -17,6 +17,9 @@ struct Split {
     static constexpr int parts = P, rows = 32 / P, sums = 32 / P;
     static constexpr int step = P * F::sub / F::block * F::bytes;  // of a row
     static constexpr int steps = step <= 300 ? 5 : 2;              // of a stage
+    static constexpr bool long_stages = steps == 5;  // mostly a row is one
+    // Stages asked for before one is there. With more of them, what is needed first arrives as late as what is needed last.
+    static constexpr int ahead = long_stages ? 1 : 2;
     static constexpr int whole = steps * step;
     static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
     static constexpr int matrix = rows * piece + 16;  // a unit that is one stage may begin anywhere in 64 bytes
@@ -56,8 +59,6 @@ struct SplitBringing {
     STRATA_METHOD void start() {
         if (lane() < S::depth) expect(arrival(lane()), stages == 1 ? L : L * S::rows);
         sync_warp();
-        STRATA_UNROLL
-        for (int i = 0; i < S::depth; ++i) next();
     }
 
     // `of`, or the group's next unit that is this launch's.
