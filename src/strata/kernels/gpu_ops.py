@@ -118,7 +118,8 @@ class GpuOps:
         group: int,
     ) -> torch.Tensor:
         """See Ops.gated_norm."""
-        return norm_gpu.gated_norm(self.device, kind, gate, x, weight, eps, group)
+        form = norm_prompt.gated_norm if len(gate) > WINDOW_ROWS else norm_gpu.gated_norm
+        return form(self.device, kind, gate, x, weight, eps, group)
 
     def l2_norm(self, x: torch.Tensor, eps: float, scale: float) -> torch.Tensor:
         """See Ops.l2_norm."""

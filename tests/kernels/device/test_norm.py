@@ -63,6 +63,16 @@ def test_gated_norm(kind: Activation, heads: int, group: int) -> None:
     assert not same_bits(gpu.gated_norm(HostDevice(), kind, gate.flip(0), x, None, 1e-6, group), expected)
 
 
+@pytest.mark.parametrize("kind", gpu.GATED)
+@pytest.mark.parametrize("group", [96, 256])
+def test_gated_norm_of_a_prompt(kind: Activation, group: int) -> None:
+    x, gate = normal(1, 33, 2, group), normal(7, 33, 2 * group)
+    for weight in (None, normal(2, group)):
+        expected = naive.gated_norm(kind, gate, x, weight, 1e-6, group)
+        on_device(lambda d, w=weight: [GpuOps(d).gated_norm(kind, gate, x, w, 1e-6, group)], [expected])
+    assert not same_bits(GpuOps(HostDevice()).gated_norm(kind, gate.flip(0), x, weight, 1e-6, group), expected)
+
+
 @pytest.mark.parametrize("shape", [(1, 5), (3, 2, 33), (2, 700)])
 def test_l2_norm_and_row_dot(shape: tuple[int, ...]) -> None:
     a, b = normal(1, *shape), normal(2, *shape)

@@ -1,4 +1,4 @@
-"""rms_norm and add_norm of many long rows on a device (csrc/device/norm_many.h); bits as norm/naive.py."""
+"""Norms of many rows on a device (csrc/device/norm_many.h, gated_norm.h); bits as norm/naive.py."""
 
 import torch
 
@@ -6,9 +6,13 @@ from strata.kernels.device import GROUP, Device, Kernel, blocks_for
 from strata.kernels.device_addresses import floats
 from strata.kernels.device_source import units
 from strata.kernels.norm import gpu
+from strata.kernels.ops import Activation
 
 MOST_VALUES = 128
 """Values of a row that a lane keeps in registers."""
+
+MOST_GATED = 256
+"""Values of a gated group, which a group of lanes keeps."""
 
 
 def unit_for(device: Device, header: str, width: int) -> str:
@@ -50,3 +54,28 @@ def add_norm(
     kernel = Kernel(unit_for(device, "norm_many", width), "add_norm_many")
     device.launch(kernel, grid_for(rows), gpu.NARROW_THREADS, 0, *places, rows, length, float(eps))
     return total, normed
+
+
+def gated_norm(
+    device: Device,
+    kind: Activation,
+    gate: torch.Tensor,
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    eps: float,
+    group: int,
+) -> torch.Tensor:
+    """See Ops.gated_norm; ValueError when shapes do not fit."""
+    rows, width = gate.shape
+    kept = 0 < group <= MOST_GATED and group % GROUP == 0 and width % group == 0 and x.shape[-1] % group == 0
+    if not kept or x.numel() != gate.numel():
+        return gpu.gated_norm(device, kind, gate, x, weight, eps, group)
+    y = device.empty(rows, width)
+    source, opened = floats(device, "gated_norm: x", x, x.shape), floats(device, "gated_norm: gate", gate, gate.shape)
+    length, at = gpu.weight_of(device, "gated_norm: weight", weight, x.shape[-1], group)
+    sizes = rows * width // group, group, length
+    kernel = Kernel("gated_norm", f"gated_norm_many_{kind}")
+    device.launch(
+        kernel, grid_for(sizes[0]), gpu.NARROW_THREADS, 0, source, at, opened, y.data_ptr(), *sizes, float(eps)
+    )
+    return y

@@ -43,13 +43,44 @@ constexpr int kGatedThreads = 128;
         }                                                                                                              \
     }
 
+// The same for the many rows of a prompt, which are not quantised, of n = 32, 64, .. 32 kNarrowHeld values.
+#define STRATA_GATED_NORM_MANY(kind, function)                                                                         \
+    STRATA_KERNEL_OF(kGatedThreads, gated_norm_many_##kind,                                                            \
+                     (const float* x, const float* weight, const float* gate, float* y, int64_t groups, int64_t n,     \
+                      int64_t weight_len, float eps)) {                                                                \
+        const int64_t group = row_of_group(), first = group * n + lane();                                              \
+        if (group >= groups) return;                                                                                   \
+        const float* w = weights_of_row(weight, weight_len, group, n);                                                 \
+        float own[kNarrowHeld], gates[kNarrowHeld], scale[kNarrowHeld];                                                \
+        UNROLL                                                                                                         \
+        for (int k = 0; k < kNarrowHeld; ++k) {                                                                        \
+            const bool here = 32 * k < n;                                                                              \
+            own[k] = here ? x[first + 32 * k] : 0.0f;                                                                  \
+            gates[k] = here ? gate[first + 32 * k] : 0.0f;                                                             \
+            scale[k] = here && w != nullptr ? w[lane() + 32 * k] : 1.0f;                                               \
+        }                                                                                                              \
+        float acc = 0.0f;                                                                                              \
+        UNROLL                                                                                                         \
+        for (int k = 0; k < kNarrowHeld; ++k)                                                                          \
+            if (32 * k < n) acc = fma(own[k], own[k], acc);                                                            \
+        const float r = reciprocal_root(lane_tree(acc) / static_cast<float>(n), eps);                                  \
+        UNROLL                                                                                                         \
+        for (int k = 0; k < kNarrowHeld; ++k)                                                                          \
+            if (32 * k < n) y[first + 32 * k] = function(gates[k]) * ((own[k] * r) * scale[k]);                        \
+    }
+
 namespace strata::STRATA_ISA {
 
 STRATA_GATED_NORM(silu, silu)
 STRATA_GATED_NORM(sigmoid, sigmoid)
 STRATA_GATED_NORM(softplus, softplus)
 STRATA_GATED_NORM(exp, shared_exp)
+STRATA_GATED_NORM_MANY(silu, silu)
+STRATA_GATED_NORM_MANY(sigmoid, sigmoid)
+STRATA_GATED_NORM_MANY(softplus, softplus)
+STRATA_GATED_NORM_MANY(exp, shared_exp)
 
 }  // namespace strata::STRATA_ISA
 
 #undef STRATA_GATED_NORM
+#undef STRATA_GATED_NORM_MANY
