@@ -12,8 +12,8 @@ from strata.kernels.device_source import units
 from strata.kernels.sparse_attention import gpu
 from strata.kernels.views import PagedPlane, Rows
 
-BLOCK, PITCH = 256, 260
-"""Positions with one maximum; floats from one query's scores to the next's."""
+BLOCK, PITCH, AHEAD = 256, 260, 32
+"""Positions with one maximum; floats from one query's scores to the next's; positions read beyond a round."""
 
 DIMS, MOST_QUERIES = (128, 256), 16
 """Of a head; query heads of a KV head. Other shapes go through the kernel of windows, and so do those that the host's
@@ -64,7 +64,7 @@ def list_threads(dim: int, queries: int) -> int:
 def shared_bytes(dim: int, queries: int) -> int:
     """What a block keeps (ListMemory)."""
     blocks = list_threads(dim, queries) // (dim // 4)
-    return 4 * (blocks * queries * (PITCH + 4) + 2 * blocks * BLOCK + 2 * queries)
+    return 4 * (blocks * queries * (PITCH + 4) + 2 * (blocks * BLOCK + AHEAD) + 2 * queries)
 
 
 def sparse_attention(

@@ -15,6 +15,8 @@ constexpr int list_dim = LIST_DIM, list_queries = LIST_QUERIES, list_type = LIST
 constexpr int list_threads = list_dim == 256 && list_queries <= 12 ? 384 : 256;  // as their registers and scores have room
 constexpr int list_across = list_dim / 4, list_blocks = list_threads / list_across;  // threads of a value row; side by side
 constexpr int list_round = list_blocks * kBlock;                                     // positions
+constexpr int list_step = list_threads / 16, list_ahead = 32;  // keys of a turn of all groups of lanes; read beyond a round
+static_assert(list_step + 2 <= list_ahead);
 constexpr int list_each = (list_queries * list_across + list_threads - 1) / list_threads;  // fours of the result of a thread
 
 struct ListCache {
@@ -25,30 +27,46 @@ struct ListCache {
 // What a block keeps in shared memory. `weights` are scores, then exponentials, then the sums of the blocks.
 struct ListMemory {
     float weights[list_blocks * list_queries * kPitch];
-    int32_t keys[list_round], values[list_round];  // rows of the caches
+    int32_t keys[list_round + list_ahead], values[list_round + list_ahead];  // rows of the caches; the last one repeats
     float tops[list_blocks * list_queries], totals[list_blocks * list_queries];
     float keep[list_blocks * list_queries], join[list_blocks * list_queries];
     float state[list_queries * 2];  // M and Z so far
 };
 
-STRATA_INLINE float list_value(const ListCache& from, int64_t row, int at) {
-    const int64_t i = row * list_dim + at;
-    if (list_type == kKvFloat) return static_cast<const float*>(from.data)[i];
-    if (list_type == kKvHalf) return float_of_bits(static_cast<uint32_t>(static_cast<const uint16_t*>(from.data)[i]) << 16);
-    return static_cast<float>(static_cast<const int8_t*>(from.data)[i]) * from.scales[i / 32];
+// Where value `at` of an entry lies.
+STRATA_INLINE const uint8_t* list_place(const ListCache& from, int32_t row, int at) {
+    constexpr int bytes = list_type == kKvFloat ? 4 : list_type == kKvHalf ? 2 : 1;
+    return static_cast<const uint8_t*>(from.data) + at * bytes +
+           static_cast<uint64_t>(static_cast<uint32_t>(row)) * static_cast<uint32_t>(list_dim * bytes);
 }
 
-STRATA_INLINE Vec4 list_four(const ListCache& from, int64_t row, int at) {
-    const int64_t i = row * list_dim + at;
+STRATA_INLINE float list_scale(const ListCache& from, int32_t row, int at) {
+    return from.scales[static_cast<int64_t>(row) * (list_dim / 32) + at / 32];
+}
+
+// Values lane, lane + 32, .. of an entry.
+STRATA_INLINE void list_lane(const ListCache& from, int32_t row, float (&to)[list_dim / 32]) {
+    const uint8_t* const place = list_place(from, row, lane());
+    UNROLL
+    for (int i = 0; i < list_dim / 32; ++i) {
+        if (list_type == kKvFloat) to[i] = *reinterpret_cast<const float*>(place + 128 * i);
+        else if (list_type == kKvHalf) to[i] = float_of_bits(static_cast<uint32_t>(*reinterpret_cast<const uint16_t*>(place + 64 * i)) << 16);
+        else to[i] = static_cast<float>(*reinterpret_cast<const int8_t*>(place + 32 * i)) * list_scale(from, row, 32 * i);
+    }
+}
+
+STRATA_INLINE Vec4 list_four(const ListCache& from, int32_t row, int at) {
+    const uint8_t* const place = list_place(from, row, at);
     Vec4 four;
-    if (list_type == kKvFloat) return *reinterpret_cast<const Vec4*>(static_cast<const float*>(from.data) + i);
+    if (list_type == kKvFloat) return *reinterpret_cast<const Vec4*>(place);
     if (list_type == kKvHalf) {
-        const Words2 words = load8(static_cast<const uint16_t*>(from.data) + i);
+        const Words2 words = load8(place);
         for (int x = 0; x < 4; ++x) four.v[x] = float_of_bits(words.w[x / 2] >> 16 * (x % 2) << 16);
         return four;
     }
-    const uint32_t word = load4(static_cast<const int8_t*>(from.data) + i);
-    for (int x = 0; x < 4; ++x) four.v[x] = static_cast<float>(static_cast<int8_t>(word >> 8 * x)) * from.scales[i / 32];
+    const uint32_t word = load4(place);
+    const float scale = list_scale(from, row, at);
+    for (int x = 0; x < 4; ++x) four.v[x] = static_cast<float>(static_cast<int8_t>(word >> 8 * x)) * scale;
     return four;
 }
 
@@ -81,10 +99,11 @@ STRATA_INLINE void list_tree(float (&dots)[2][list_queries]) {
 // Of the lanes that end with the same sums each puts one.
 STRATA_INLINE void put_scores(const float (&dots)[2][list_queries], ListMemory& memory, int j, int n, float scale) {
     const int mine = lane() % list_alike, query = list_query(mine << list_bits), at = j + list_key(0);
+    constexpr int between = list_queries * kPitch - kBlock;  // of two neighbouring places' scores, if a block lies between
     float sum = dots[0][0];
     UNROLL
     for (int u = 1; u < list_left; ++u) sum = mine == u ? dots[0][u << list_bits] : sum;
-    if (mine < list_left && at < n) memory.weights[(at / kBlock * list_queries + query) * kPitch + at % kBlock] = sum * scale;
+    if (mine < list_left && at < n) memory.weights[query * kPitch + at + at / kBlock * between] = sum * scale;
 }
 
 // Scores of the round's n positions. The queries [queries][dim] are read anew: their registers serve the sums in between.
@@ -94,23 +113,18 @@ STRATA_INLINE void score_list(const ListCache& keys, const float* queries, ListM
     for (int u = 0; u < list_queries; ++u)
         UNROLL
         for (int i = 0; i < list_dim / 32; ++i) q[u][i] = queries[list_query(u) * list_dim + 32 * i + lane()];
-    const auto fetch = [&](int j) {
-        UNROLL
-        for (int k = 0; k < 2; ++k)
-            UNROLL
-            for (int i = 0; i < list_dim / 32; ++i)
-                next[k][i] = list_value(keys, memory.keys[least(j + list_key(k), n - 1)], lane() + 32 * i);
-    };
-    int j = 2 * warp();
-    if (j < n) fetch(j);
+    const int32_t* at[2] = {memory.keys + 2 * warp() + list_key(0), memory.keys + 2 * warp() + list_key(1)};
+    UNROLL
+    for (int k = 0; k < 2; ++k) list_lane(keys, at[k][0], next[k]);
     KEEP_ROLLED
-    for (; j < n; j += list_threads / 16) {
+    for (int j = 2 * warp(); j < n; j += list_step) {
         float dots[2][list_queries] = {};
         UNROLL
         for (int i = 0; i < list_dim / 32; ++i)
             UNROLL
             for (int v = 0; v < 2 * list_queries; ++v) dots[v % 2][v / 2] = fma(q[v / 2][i], next[v % 2][i], dots[v % 2][v / 2]);
-        fetch(least(j + list_threads / 16, n - 1));
+        UNROLL
+        for (int k = 0; k < 2; ++k) list_lane(keys, *(at[k] += list_step), next[k]);
         list_tree(dots);
         put_scores(dots, memory, j, n, scale);
     }
@@ -145,9 +159,10 @@ struct ListFours {
     Vec4 v[4];
 };
 
-STRATA_INLINE void fetch_fours(const ListCache& values, const int32_t* rows, int last, int c, ListFours& to) {
+STRATA_INLINE void fetch_fours(const ListCache& values, const int32_t* rows, int c, ListFours& to) {
+    const Words4 four = load16(rows);
     UNROLL
-    for (int i = 0; i < 4; ++i) to.v[i] = list_four(values, rows[least(i, last)], c);
+    for (int i = 0; i < 4; ++i) to.v[i] = list_four(values, static_cast<int32_t>(four.w[i]), c);
 }
 
 STRATA_INLINE void add_fours(const ListFours& now, const float* weights, Vec4 (&sums)[list_queries]) {
@@ -165,19 +180,19 @@ STRATA_INLINE void add_fours(const ListFours& now, const float* weights, Vec4 (&
 STRATA_INLINE void sum_list(const ListCache& values, const int32_t* rows, const float* weights, int n, int c,
                             Vec4 (&sums)[list_queries]) {
     ListFours even, odd;
-    fetch_fours(values, rows, n - 1, c, even);
+    fetch_fours(values, rows, c, even);
     int left = n;
     KEEP_ROLLED
     for (; left >= 8; left -= 8, rows += 8, weights += 8) {
-        fetch_fours(values, rows + 4, left - 5, c, odd);
+        fetch_fours(values, rows + 4, c, odd);
         add_fours(even, weights, sums);
-        fetch_fours(values, left > 8 ? rows + 8 : rows, most(left - 9, 0), c, even);
+        fetch_fours(values, rows + 8, c, even);
         add_fours(odd, weights + 4, sums);
     }
     if (left >= 4) {
         add_fours(even, weights, sums);
         left -= 4, rows += 4, weights += 4;
-        if (left > 0) fetch_fours(values, rows, left - 1, c, even);
+        fetch_fours(values, rows, c, even);
     }
     UNROLL
     for (int i = 0; i < 3; ++i) {
@@ -232,8 +247,8 @@ STRATA_KERNEL_OF(list_threads, attention_list,
     KEEP_ROLLED
     for (int j0 = 0; j0 < all; j0 += list_round) {
         const int n = least(list_round, all - j0);
-        for (int i = thread_x(); i < n; i += list_threads) {
-            const int entry = listed[row * width + j0 + i];
+        for (int i = thread_x(); i < n + list_ahead; i += list_threads) {
+            const int entry = listed[row * width + j0 + least(i, n - 1)];
             memory.keys[i] = static_cast<int32_t>((key_of[entry / key_page] * kv_heads + head) * key_page + entry % key_page);
             memory.values[i] =
                 static_cast<int32_t>((value_of_page[entry / value_page] * kv_heads + head) * value_page + entry % value_page);
