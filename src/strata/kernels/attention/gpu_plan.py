@@ -73,6 +73,10 @@ def few_shared(dim: int, scaled: bool) -> int:
     return RING_BYTES + scores + 2 * 4 * BLOCK + (2 * BLOCK * (dim // 32) * 4 if scaled else 0)
 
 
+SPLIT_DIM, SPLIT_KEYS, SPLIT_KEY = 128, 64, 164
+"""Of heads whose dots are shared by lanes; keys of a tile of theirs, floats of one (csrc/device/attention_split.h)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Many:
     """How many rows are cut: a thread sums `each` queries at once, and a tile of keys or values has `tile` values."""
@@ -86,7 +90,8 @@ class Many:
     def shared_bytes(self) -> int:
         """A tile, queries, their scores and states, where keys and values lie (csrc/device/attention_whole.h)."""
         queries, dim = self.units.queries, self.units.dim
-        return 4 * (max(self.tile, 32 * dim) + -(-queries * dim // 4) * 4 + queries * (BLOCK + 8) + 2 * BLOCK)
+        keys = SPLIT_KEYS * SPLIT_KEY if dim == SPLIT_DIM else 0
+        return 4 * (max(self.tile, 32 * dim, keys) + -(-queries * dim // 4) * 4 + queries * (BLOCK + 8) + 2 * BLOCK)
 
 
 def cut_many(units: Units, tile: int) -> Many:

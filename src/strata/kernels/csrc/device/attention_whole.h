@@ -4,6 +4,7 @@
 
 #include "attention_block.h"
 #include "attention_dots.h"
+#include "attention_split.h"
 
 namespace strata::STRATA_ISA {
 
@@ -20,6 +21,12 @@ struct Whole {
     int32_t* places;  // [2][kBlock]: of a block's keys and values among all entries
 };
 
+// Of a tile of keys or values.
+STRATA_INLINE int tile_floats(const Shape& shape) {
+    const int squares = most(kTileFloats, 32 * shape.dim);
+    return splits(shape) ? most(squares, keys_of_tile(shape.dim) * kSplitKey) : squares;
+}
+
 // Looks up where a block's entries lie, once for all that read them; a barrier follows.
 STRATA_INLINE void find_places(const Whole& work, const Shape& key_shape, const Shape& shape, int j0, int longest) {
     for (int j = thread_x(); j < longest; j += threads_of_block()) {
@@ -28,8 +35,8 @@ STRATA_INLINE void find_places(const Whole& work, const Shape& key_shape, const 
     }
 }
 
-// Scores of the block from j0 on, then their softmax and, in one lane, the merge of M and Z.
-STRATA_INLINE void weigh_block(const Whole& work, const Shape& shape, int j0, int longest, float scale) {
+// Scores of the block from j0 on: squares of keys and queries, a thread each.
+STRATA_INLINE void score_block(const Whole& work, const Shape& shape, int longest, float scale) {
     constexpr int batch = 8;
     const int num_keys = keys_of_tile(shape.dim), pitch = shape.rows * shape.heads, warps = threads_of_block() / 32;
     // A tile that fits into registers is on its way while the tile before is used, if few groups of lanes
@@ -48,21 +55,55 @@ STRATA_INLINE void weigh_block(const Whole& work, const Shape& shape, int j0, in
         score_tile({work.tile, work.queries, num_keys, pitch, chunk_values(shape)}, shape.dim, scale,
                    [&](int query, int key) { return work.weights + query * kPitch + j + key; });
     }
+}
+
+// The same where eight lanes share a dot.
+STRATA_INLINE void score_block_split(const Whole& work, const Shape& shape, int longest, float scale) {
+    constexpr int batch = 4;
+    const int num_keys = keys_of_tile(shape.dim), pieces = key_pieces(shape, num_keys), warps = threads_of_block() / 32;
+    const SplitWork mine = split_work(shape);
+    SplitQueries q;
+    load_split(work.queries, shape.rows * shape.heads, mine.query, q);
+    KEEP_ROLLED
+    for (int j = 0; j < longest; j += num_keys) {
+        const auto place = [&](int key) { return static_cast<int64_t>(work.places[j + key]) * shape.dim; };
+        barrier();  // what the tile and the weights held is used up, and places are found
+        KEEP_ROLLED
+        for (int first = warp(); first < pieces; first += batch * warps) {
+            HeldKeys<batch> held;
+            fetch_keys(work.keys, shape, least(num_keys, longest - j), num_keys, first, warps, held, place);
+            put_split_keys(shape, num_keys, first, warps, held, work.tile);
+        }
+        barrier();
+        score_split(mine, q, work.tile, num_keys, scale, work.weights + j);
+    }
+}
+
+// A query's M and Z with a block's m and z, which lie where p and r come to lie.
+STRATA_INLINE void merge_block(float* state, bool first) {
+    const float before = state[0], top = state[2], total = state[3], best = first || top > before ? top : before;
+    const float keep = shared_exp(before - best), join = shared_exp(top - best);
+    state[0] = best;
+    state[1] = first ? total : fma(total, join, state[1] * keep);
+    state[2] = keep;
+    state[3] = join;
+}
+
+// Scores of the block from j0 on, then their softmax and the merge of M and Z.
+STRATA_INLINE void weigh_block(const Whole& work, const Shape& shape, int j0, int longest, float scale) {
+    if (splits(shape)) score_block_split(work, shape, longest, scale);
+    else score_block(work, shape, longest, scale);
     barrier();
     for (int i = warp(); i < work.unit.queries; i += threads_of_block() / 32) {
         const int n = seen_here(work.seen, shape, work.unit, i, j0);
         if (n == 0) continue;  // a group of lanes as one
         float top, total;
         softmax(work.weights + i * kPitch, n, top, total);
-        if (lane() > 0) continue;
-        float* state = work.states + 4 * i;
-        const float before = state[0], best = j0 == 0 || top > before ? top : before;
-        const float keep = shared_exp(before - best), join = shared_exp(top - best);
-        state[0] = best;
-        state[1] = j0 == 0 ? total : fma(total, join, state[1] * keep);
-        state[2] = keep;
-        state[3] = join;
+        if (lane() == 0) work.states[4 * i + 2] = top, work.states[4 * i + 3] = total;
     }
+    barrier();
+    for (int i = thread_x(); i < work.unit.queries; i += threads_of_block())
+        if (seen_here(work.seen, shape, work.unit, i, j0) > 0) merge_block(work.states + 4 * i, j0 == 0);
 }
 
 template <int Q>
@@ -132,7 +173,7 @@ ATTENTION_KERNEL(attention_whole,
     if (unit.queries == 0) return;
     const int row = unit.rows.first, pitch = shape.rows * shape.heads;
     const int32_t* list = listed ? listed + row * list_width : nullptr;
-    const int64_t kv_head = unit.first_head / (heads / kv_heads), tile = most(kTileFloats, 32 * shape.dim);
+    const int64_t kv_head = unit.first_head / (heads / kv_heads), tile = tile_floats(shape);
     float* at_queries = memory + tile;
     float* weights = at_queries + (pitch * shape.dim + 3) / 4 * 4;
     const Whole work = {{keys, key_scales, key_table + slot[row] * key_pages, list, kv_heads, kv_head},
@@ -140,6 +181,7 @@ ATTENTION_KERNEL(attention_whole,
                         {position, count}, unit, static_cast<int>(heads), memory, at_queries, weights,
                         weights + pitch * kPitch, reinterpret_cast<int32_t*>(weights + pitch * (kPitch + 4))};
     load_queries(q, unit, shape, work.heads, at_queries);
+    barrier();
     if (at_once == 8) attend<8>(work, key_shape, shape, scale, out);
     else if (at_once == 4) attend<4>(work, key_shape, shape, scale, out);
     else if (at_once == 2) attend<2>(work, key_shape, shape, scale, out);
