@@ -62,7 +62,9 @@ def settings(page: Page, wanted: dict[str, str]) -> None:
 
 def begin(page: Page) -> None:
     page.get_by_role("link", name="Chat").click()
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
     page.keyboard.press("Alt+n")
+    expect(page.locator("li.user")).to_have_count(0)
 
 
 def asked(url: str) -> httpx.Client:

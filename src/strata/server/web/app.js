@@ -2,7 +2,7 @@
 
 import { html, useStore } from "./html.js";
 import { render } from "./vendor/preact.js";
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useLayoutEffect, useState } from "./vendor/hooks.js";
 import { AboutPage } from "./about/about.js";
 import { access } from "./api.js";
 import { ChatPage } from "./chat/chat.js";
@@ -26,7 +26,7 @@ function pageName() {
 function App() {
   const [name, setName] = useState(pageName());
   useStore(access);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => setName(pageName());
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);

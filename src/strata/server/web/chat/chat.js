@@ -1,7 +1,7 @@
 // The chat page: conversations beside the one that is shown, and its settings.
 
 import { html, useStore } from "../html.js";
-import { useEffect, useRef, useState } from "../vendor/hooks.js";
+import { useLayoutEffect, useRef, useState } from "../vendor/hooks.js";
 import { chats } from "./chats.js";
 import { Composer } from "./composer.js";
 import { Conversations } from "./conversations.js";
@@ -15,7 +15,7 @@ export function ChatPage() {
   const conversation = chats.current;
   const open = useRef();
   open.current = side;
-  useEffect(() => {
+  useLayoutEffect(() => { // with what is shown: a key pressed at once is heard
     const keys = (event) => onKey(event, open.current, setSide);
     addEventListener("keydown", keys);
     return () => removeEventListener("keydown", keys);
