@@ -84,8 +84,8 @@ def compile_all(device: Any, calls: Sequence[Callable[[Any], object]]) -> int:
     from strata.kernels import nvrtc  # noqa: PLC0415 - the emulator has none
 
     def one(unit: str) -> None:
-        key = nvrtc.key(unit, device.architecture)
-        cached(device.cache, key, lambda: nvrtc.compile_unit(unit, device.architecture)[0])
+        wanted = (unit, device.architecture, *device.shared.defines)
+        cached(device.cache, nvrtc.key(*wanted), lambda: nvrtc.compile_unit(*wanted)[0])
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(one, sorted(names.units)))

@@ -93,7 +93,8 @@ def compile_at_once(device: Device, formats: Formats, cache: Path) -> None:
     architecture = cuda_device.architecture_of(*torch.cuda.get_device_capability(device.torch_device))
 
     def one(unit: str) -> None:
-        cached(cache, nvrtc.key(unit, architecture), lambda: nvrtc.compile_unit(unit, architecture)[0])
+        wanted = (unit, architecture, *device.shared.defines)
+        cached(cache, nvrtc.key(*wanted), lambda: nvrtc.compile_unit(*wanted)[0])
 
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(one, wanted))

@@ -21,7 +21,11 @@ from strata.kernels.cuda_program import CudaProgram, GraphPool, new_pool
 from strata.kernels.device import Kernel
 from strata.kernels.prepared import Prepared
 from strata.kernels.residency import Residency
+from strata.kernels.shared_memory import shared_memory
 from strata.kernels.views import Weight
+
+LEAST_SHARED = 64 << 10
+"""Bytes of a block's shared memory where torch does not know them."""
 
 STATIC_SHARED_BYTES = 48 << 10
 """Dynamic shared memory up to here needs no leave."""
@@ -53,6 +57,7 @@ class CudaDevice:
         self.name = str(properties.name)
         self.processors = int(properties.multi_processor_count)
         self.architecture = architecture_of(properties.major, properties.minor)
+        self.shared = shared_memory(int(getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED)))
         self.starts_early = properties.major >= 9
         self.cache = cache
         self.launches = 0
@@ -84,7 +89,8 @@ class CudaDevice:
         with self.current():
             if shared > self._shared.get(kernel, STATIC_SHARED_BYTES):
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                checked(driver.cuFuncSetAttribute(function, attribute, shared))
+                what = f"{kernel.name} with {shared} of {self.shared.most} bytes of shared memory: "
+                checked(driver.cuFuncSetAttribute(function, attribute, shared), what)
                 self._shared[kernel] = shared
             early, self.meets = kernel.early and self.starts_early and not self.meets, False
             if early:
@@ -117,8 +123,9 @@ class CudaDevice:
         return found
 
     def _cubin(self, unit: str) -> bytes:
-        key = nvrtc.key(unit, self.architecture)
-        return cached(self.cache, key, lambda: nvrtc.compile_unit(unit, self.architecture)[0])
+        more = self.shared.defines
+        key = nvrtc.key(unit, self.architecture, *more)
+        return cached(self.cache, key, lambda: nvrtc.compile_unit(unit, self.architecture, *more)[0])
 
     def compile_ahead(self, units: Sequence[str]) -> None:
         """See Device.compile_ahead; as many threads as there are processors."""

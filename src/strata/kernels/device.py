@@ -8,6 +8,7 @@ import torch
 
 from strata.kernels.branch import Branch
 from strata.kernels.prepared import Prepared
+from strata.kernels.shared_memory import SharedMemory
 from strata.kernels.step_program import StepProgram
 from strata.kernels.views import Weight
 
@@ -44,6 +45,11 @@ class Device(Protocol):
     @property
     def processors(self) -> int:
         """Blocks that run at once, at least."""
+        ...
+
+    @property
+    def shared(self) -> SharedMemory:
+        """Of a block."""
         ...
 
     @property

@@ -14,17 +14,21 @@ from strata.kernels.device import Kernel
 from strata.kernels.host_program import HostProgram, Launch
 from strata.kernels.prepared import Prepared
 from strata.kernels.residency import Residency
+from strata.kernels.shared_memory import HOST, SharedMemory
 from strata.kernels.views import Weight
 
 
 class HostDevice:
     """Implements `Device` on CPU tensors; `order` other than 0 runs blocks and threads in an order that it decides.
 
+    `shared.most` may be less than kernels were compiled for; their tables and slots are those of `HOST`.
+
     While `recorded` is a list, launches are put there instead of run, and `kept` holds what `empty` gave meanwhile.
     """
 
-    def __init__(self, order: int = 0) -> None:
+    def __init__(self, order: int = 0, shared: SharedMemory = HOST) -> None:
         self.order = order
+        self.shared = shared
         self.torch_device = torch.device("cpu")
         self.name = "host emulator"
         self.processors = 2
@@ -48,6 +52,8 @@ class HostDevice:
     def launch(self, kernel: Kernel, grid: tuple[int, int, int], block: int, shared: int, *args: int | float) -> None:
         """See Device.launch; KeyError, TypeError or ValueError for what no kernel takes, RuntimeError for a fault."""
         self.launches += 1
+        if shared > self.shared.most:
+            raise ValueError(f"{kernel.name}: {shared} bytes of shared memory, a block has {self.shared.most}")
         if self.recorded is not None:
             self.recorded.append(Launch(kernel, grid, block, shared, args))
         else:

@@ -24,9 +24,9 @@ def version() -> str:
     return ".".join(map(str, checked(nvrtc.nvrtcVersion())))
 
 
-def key(unit: str, architecture: str) -> str:
-    """The name of a unit's cubin in a cache."""
-    return digest(unit, architecture, version(), *OPTIONS) + ".cubin"
+def key(unit: str, architecture: str, *more: str) -> str:
+    """The name of a unit's cubin in a cache; `more` as for `compile_unit`."""
+    return digest(unit, architecture, version(), *OPTIONS, *more) + ".cubin"
 
 
 def compile_unit(unit: str, architecture: str, *more: str) -> tuple[bytes, str]:

@@ -9,6 +9,7 @@ from kernels.layer_cases import bits, normal, paged, poisoned, rows_of, same_bit
 from strata.kernels.attention import gpu, gpu_plan, naive
 from strata.kernels.device_addresses import PlaneAddresses
 from strata.kernels.host_device import HostDevice
+from strata.kernels.shared_memory import shared_memory
 from strata.kernels.views import KvType, PagedPlane
 
 CASES = [
@@ -115,19 +116,17 @@ def test_scores_far_apart(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
 @pytest.mark.parametrize(
     ("dim", "heads", "queries", "threads", "tile"), [(128, 8, 64, 256, 8192), (256, 8, 32, 256, 32768)]
 )
-def test_large_units_need_rows_and_shared_memory(
-    monkeypatch: pytest.MonkeyPatch, dim: int, heads: int, queries: int, threads: int, tile: int
-) -> None:
+def test_large_units_need_rows_and_shared_memory(dim: int, heads: int, queries: int, threads: int, tile: int) -> None:
     plane = PlaneAddresses(0, 0, 0, 64, 64, 1, dim, "f32")
     call = gpu.Call(0, 0, (0, 0), plane, plane, 0, 0, 0, 1, 1024, heads, 1, 0.1, gpu.Listed(0, 0, 0))
     device = HostDevice()
     wide = gpu.cut(device, call, dim)
     assert (wide.units.queries, wide.threads, wide.tile) == (queries, threads, tile)
-    assert wide.shared_bytes <= gpu.shared_most(device)
+    assert wide.shared_bytes <= device.shared.dynamic
     device.processors = 1000
     assert gpu.cut(device, call, dim).units.queries == queries // 2
     device.processors = 2
-    monkeypatch.setattr(gpu, "shared_most", lambda device: 99 << 10)
+    device.shared = shared_memory(99 << 10)
     assert gpu.cut(device, call, dim).shared_bytes <= 99 << 10
 
 

@@ -11,7 +11,6 @@ from kernels.layer_cases import normal, same_bits
 from kernels.product_cases import weight
 from strata.kernels.host_device import HostDevice
 from strata.kernels.linear import gpu, lanes, naive
-from strata.kernels.linear.launch import SHARED_BYTES
 from strata.kernels.views import Weight
 from strata.quant.formats import FORMATS
 
@@ -59,6 +58,6 @@ def test_a_block_has_some_whole_rows(name: str, cols: int, lines: int, blocks: i
         found = lanes.shape(device, FORMATS[name], cols, lines, rows)
         assert found.blocks == blocks
         assert lanes.size_of(rows) == min(rows, 2)
-        assert found.shared <= SHARED_BYTES
+        assert found.shared <= device.shared.dynamic
     assert lanes.lane_bytes(320, 8) == (32 * 41 + 4 * 2) * 16
     assert lanes.lane_bytes(80, 4) == (32 * 26 + 8) * 16

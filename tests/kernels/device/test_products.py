@@ -118,14 +118,14 @@ def test_more_matrices_than_a_launch_takes_and_rows_of_x_too_long_for_many_group
     fmt = FORMATS["Q6_K"]
     assert launch.shape(device, fmt, 2560, 10_000, 1, size=2).threads == 32 * launch.MOST_GROUPS
     long = launch.shape(device, fmt, 32768, 10_000, 1, size=2)
-    assert long.threads < 32 * launch.MOST_GROUPS and long.shared <= launch.SHARED_BYTES
+    assert long.threads < 32 * launch.MOST_GROUPS and long.shared <= device.shared.dynamic
 
 
 def test_a_launch_has_groups_for_its_units() -> None:
     device, fmt = HostDevice(), FORMATS["IQ4_NL"]
-    assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, launch.ALONE_BYTES, 2)
+    assert launch.shape(device, fmt, 2560, 2, 1) == launch.Shape(1, 4 * 32, device.shared.alone, 2)
     large, most = FORMATS["IQ3_S"], launch.MOST_GROUPS
-    full = launch.Shape(2, 32 * most, 4 * launch.TABLE_WORDS["IQ3_S"] + most * launch.ring_bytes(large, 1), 2)
+    full = launch.Shape(2, 32 * most, launch.table_bytes(device, large) + most * launch.ring_bytes(large, 1), 2)
     assert launch.shape(device, large, 2560, 4 * most, 1) == full
     assert launch.shape(device, fmt, 2560, 2 * 2 * 17, 1).threads == 9 * 32  # two rounds of nine, not sixteen and one
     assert [launch.shape(device, FORMATS["Q6_K"], 2560, rows, 1).lines for rows in (127, 128)] == [2, 4]

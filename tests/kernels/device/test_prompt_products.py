@@ -173,4 +173,4 @@ def test_shared_memory_is_what_a_block_may_have() -> None:
         if FORMATS[name].kind == "codes":
             large, small = (prompt.shared_bytes(n, FORMATS[name]) for n in prompt.GROUPS)
             assert 0 < small <= 99 << 10 < large <= 227 << 10
-            assert 0 < prompt.unpack_bytes(FORMATS[name]) <= 227 << 10
+            assert 0 < prompt.unpack_bytes(HostDevice(), FORMATS[name]) <= 227 << 10

@@ -51,7 +51,7 @@ def test_shapes_fit_a_processor() -> None:
                     if found is None:
                         continue
                     shape, slots = found
-                    assert shape.shared + share.STATIC <= 227 << 10 and shape.shared >= launch.ALONE_BYTES
+                    assert shape.shared + share.STATIC <= 227 << 10 and shape.shared >= device.shared.alone
                     assert shape.threads * slots <= 32 * share.MOST_PLACES
                     ring = shape.threads // 32 * slots * share.room(fmt, cols)
                     assert size * launch.record_bytes(cols, fmt.sub) + ring <= shape.shared

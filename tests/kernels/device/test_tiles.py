@@ -6,7 +6,7 @@ import torch
 
 from kernels.product_cases import activations, differing, weight
 from strata.kernels.host_device import HostDevice
-from strata.kernels.linear import gpu, launch, naive, tiles
+from strata.kernels.linear import gpu, naive, tiles
 from strata.kernels.views import Weight
 from strata.quant.formats import FORMATS
 
@@ -17,7 +17,7 @@ def test_tiles_equal_the_specification(name: str) -> None:
     rng, device = np.random.default_rng(len(name)), HostDevice(order=3)
     for cols, count in ((768, 5), (1280, 9), (256, 19)):
         ws, x = [weight(name, rows, cols, rng) for rows in (16 * 5 + 3, 1)], activations(count, cols, rng)
-        assert tiles.size_for(ws[0].format, cols, count) == (2 if count > 8 else 1)
+        assert tiles.size_for(HostDevice(), ws[0].format, cols, count) == (2 if count > 8 else 1)
         for found, expected in zip(gpu.linear(device, x, ws), naive.linear(x, ws), strict=True):
             assert differing(found, expected) == 0, (cols, count)
 
@@ -49,10 +49,20 @@ def test_sizes_fit_a_processor_and_rows_that_do_not_take_the_other_kernels() -> 
     device = HostDevice()
     for fmt in (FORMATS[name] for name in tiles.TABLE_WORDS):
         for cols in (256, 2560, 6144, 12288, 32768):
-            size = tiles.size_for(fmt, cols, 32)
+            size = tiles.size_for(device, fmt, cols, 32)
             shape = tiles.shape(device, fmt, cols, [10_000], max(size, 1))
-            assert size == 0 or shape.shared <= launch.SHARED_BYTES
+            assert size == 0 or shape.shared <= device.shared.dynamic
             assert shape.blocks == device.processors * (2 if 2 * (shape.shared + 1024) <= 228 << 10 else 1)
             assert size == 0 or (shape.blocks // device.processors + 1) * (shape.shared + 1024) > 228 << 10
-    assert tiles.size_for(FORMATS["Q8_0"], 32768, 8) == 0 and tiles.size_for(FORMATS["BF16"], 2560, 8) == 0
-    assert [tiles.size_for(FORMATS["Q8_0"], 2560, rows) for rows in (1, 4, 5, 8, 9, 16, 17)] == [0, 0, 1, 1, 2, 2, 2]
+    assert (
+        tiles.size_for(device, FORMATS["Q8_0"], 32768, 8) == 0 and tiles.size_for(device, FORMATS["BF16"], 2560, 8) == 0
+    )
+    assert [tiles.size_for(device, FORMATS["Q8_0"], 2560, rows) for rows in (1, 4, 5, 8, 9, 16, 17)] == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        2,
+    ]

@@ -33,8 +33,6 @@ from strata.kernels.views import PagedPlane, Rows
 FEW_THREADS = 256
 PART_WORDS = 32
 """Words of a unit in which its thread blocks are counted (csrc/device/attention_finish.h)."""
-LEAST_SHARED = 64 << 10
-"""Bytes of shared memory that every GPU gives a block."""
 TYPES = {"f32": 0, "bf16": 1, "int8": 2}
 CHUNK_VALUES = {"f32": 4, "bf16": 8, "int8": 32}
 
@@ -98,7 +96,8 @@ def attend(
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"{op}: {heads} query heads are no multiple of {kv_heads} KV heads")
     out = device.empty(num_rows, heads * dim)
-    few = num_rows <= MOST_ROWS and dim <= MOST_FEW_DIMS
+    scaled = keys.scales is not None or values.scales is not None
+    few = num_rows <= MOST_ROWS and dim <= MOST_FEW_DIMS and few_shared(device, dim, scaled) <= device.shared.dynamic
     call = Call(
         q=floats(device, f"{op}: q", q, (num_rows, heads, dim)),
         out=out.data_ptr(),
@@ -142,7 +141,7 @@ def attend_few(device: Device, call: Call, units: Units) -> None:
             kernel,
             (thread_blocks(device, units, tiles, blocks), units.parts, tiles),
             FEW_THREADS,
-            few_shared(units.dim, "int8" in (keys.type, values.type)),
+            few_shared(device, units.dim, "int8" in (keys.type, values.type)),
             call.q,
             *sources(call),
             *(t.data_ptr() for t in (tops, totals, sums, arrived)),
@@ -163,21 +162,13 @@ def attend_few(device: Device, call: Call, units: Units) -> None:
         )
 
 
-def shared_most(device: Device) -> int:
-    """Bytes of shared memory that a block may have; the host's as on the processors that have most."""
-    if device.torch_device.type != "cuda":
-        return 227 << 10
-    properties = torch.cuda.get_device_properties(device.torch_device)
-    return int(getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED))
-
-
 def cut(device: Device, call: Call, dim: int) -> Many:
     """Large units where the shared memory allows them and there are enough of them for all processors."""
     shape = call.rows, call.num_segments, call.heads, call.kv_heads, dim, bool(call.listed.count)
     values, tile = large(dim)
     wide = cut_many(units_of(*shape, 2 * MOST_UNIT_QUERIES, values), tile)
     enough = wide.units.tiles * wide.units.parts >= device.processors
-    if enough and wide.shared_bytes <= shared_most(device):
+    if enough and wide.shared_bytes <= device.shared.dynamic:
         return wide
     return cut_many(units_of(*shape), TILE_FLOATS)
 

@@ -16,7 +16,7 @@ MOST_FEW_DIMS = 256
 """Of a head of the kernel for few rows."""
 MOST_UNIT_QUERIES = 32
 """Of a unit; of fewer dims, as many as have 4,096 values."""
-RING_BYTES = 3 * 32768
+RING_SLOTS = 3
 """Of keys and values in its shared memory (csrc/device/attention_ring.h)."""
 PART_QUERIES = 8
 """Queries that a thread block does at once, at most."""
@@ -67,10 +67,12 @@ def thread_blocks(device: Device, units: Units, tiles: int, blocks: int) -> int:
     return max(1, min(blocks * units.queries, -(-beside * device.processors // (units.parts * tiles))))
 
 
-def few_shared(dim: int, scaled: bool) -> int:
+def few_shared(device: Device, dim: int, scaled: bool) -> int:
     """Shared memory of the kernel for few rows; `scaled`: keys or values have scales."""
     scores = PART_QUERIES * (BLOCK + 4) * 4 + 4 * PART_QUERIES + 16 + 32
-    return RING_BYTES + scores + 2 * 4 * BLOCK + (2 * BLOCK * (dim // 32) * 4 if scaled else 0)
+    return (
+        RING_SLOTS * device.shared.slot_bytes + scores + 2 * 4 * BLOCK + (2 * BLOCK * (dim // 32) * 4 if scaled else 0)
+    )
 
 
 SPLIT_DIM, SPLIT_KEYS, SPLIT_KEY = 128, 64, 164

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from strata.kernels.device import Device
 from strata.kernels.exact import LANES
-from strata.kernels.linear.launch import ALONE_BYTES, MOST_GROUPS, SHARED_BYTES, TABLE_WORDS, float_shape
+from strata.kernels.linear.launch import MOST_GROUPS, float_shape, table_bytes
 from strata.quant.format import QuantFormat
 
 PARTS = 16
@@ -76,15 +76,16 @@ def shape(
     per_job = -(-rows // lines)
     units = matrices * per_job
     blocks = min(units, device.processors)
-    while job * jobs_met(units, blocks, per_job) > ROOM_BYTES and blocks < units:
+    table, group = table_bytes(device, fmt), split_bytes(fmt, parts, streams)
+    room = min(ROOM_BYTES, (device.shared.dynamic - table - SCHEDULERS * group) // 2)
+    while job * jobs_met(units, blocks, per_job) > room and blocks < units:
         blocks = min(units, blocks + device.processors)
     met = jobs_met(units, blocks, per_job)
-    known = 4 * TABLE_WORDS.get(fmt.name, 0) + met * (JOB_BYTES + job)
-    each, group = -(-units // blocks), split_bytes(fmt, parts, streams)
+    known, each = table + met * (JOB_BYTES + job), -(-units // blocks)
     groups = min(MOST_GROUPS, -(-each // SCHEDULERS) * SCHEDULERS)
-    while groups > SCHEDULERS and known + groups * group > SHARED_BYTES:
-        groups -= SCHEDULERS
-    return ExpertShape(blocks, groups * LANES, max(ALONE_BYTES, known + groups * group), lines, met)
+    while groups > 1 and known + groups * group > device.shared.dynamic:
+        groups -= SCHEDULERS if groups > SCHEDULERS else 1
+    return ExpertShape(blocks, groups * LANES, max(device.shared.alone, known + groups * group), lines, met)
 
 
 def gate_up_shape(device: Device, fmt: QuantFormat, cols: int, rows: int, pairs: int, size: int) -> ExpertShape:

@@ -139,7 +139,7 @@ def unpack(
     sizes = (prompt.places_of(device, cols, fmt.sub), rows, cols, room.padded)
     grid = (-(-rows // 32), count, 1)
     kernel = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_experts")
-    device.launch(kernel, grid, THREADS, prompt.unpack_bytes(fmt), *known, room.records.data_ptr(), *sizes)
+    device.launch(kernel, grid, THREADS, prompt.unpack_bytes(device, fmt), *known, room.records.data_ptr(), *sizes)
 
 
 def products(

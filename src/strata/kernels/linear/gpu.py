@@ -45,16 +45,16 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
     if lanes.takes(device, inputs.x, weights):
         shape = lanes.shape(device, fmt, cols, sum(lines), rows)
         kernel, size, more = Kernel(lanes.unit(fmt), f"float_lanes_{lanes.size_of(rows)}", early=True), rows, ()
-    elif eights := rounds.size_for(fmt, cols, rows):
+    elif eights := rounds.size_for(device, fmt, cols, rows):
         shape, ring = rounds.shape(device, fmt, cols, lines, eights)
         kernel, size = Kernel(rounds.unit(fmt), f"rounds_{eights}", early=True), 8 * eights
         more = (ring.slots, ring.steps)
-    elif eights := tiles.size_for(fmt, cols, rows):
+    elif eights := tiles.size_for(device, fmt, cols, rows):
         shape = tiles.shape(device, fmt, cols, lines, eights)
         kernel, size = Kernel(launch.unit(fmt), f"tiles_{eights}", early=True), 8 * eights
         more = (shape.lines,)
     else:
-        size = launch.bucket(fmt, cols, min(rows, 4) if tiles.has(fmt) or rounds.has(fmt) else rows)
+        size = launch.bucket(device, fmt, cols, min(rows, 4) if tiles.has(fmt) or rounds.has(fmt) else rows)
         at_once = share.shape(device, fmt, cols, sum(lines), size)
         shape, slots = at_once or (launch.shape(device, fmt, cols, sum(lines), 1, size=size), 0)
         kernel, more = Kernel(launch.unit(fmt), f"linear_{size}", early=True), (shape.lines, slots)

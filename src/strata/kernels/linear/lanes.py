@@ -6,7 +6,7 @@ import torch
 
 from strata.kernels.device import Device
 from strata.kernels.exact import LANES
-from strata.kernels.linear.launch import SHARED_BYTES, Shape
+from strata.kernels.linear.launch import Shape
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
@@ -64,7 +64,7 @@ def takes(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> bool:
     if fmt.name not in FORMATS or cols < FROM_COLS or cols % (LANES * values_of_16_bytes(fmt)):
         return False
     each = rows_of(device, sum(weight.rows for weight in weights))
-    fits = each <= MOST_ROWS and shared_bytes(fmt, cols, each, size_of(rows)) <= SHARED_BYTES
+    fits = each <= MOST_ROWS and shared_bytes(fmt, cols, each, size_of(rows)) <= device.shared.dynamic
     return fits and not any(at % 16 for at in (x.data_ptr(), *(device.weight(weight)[0] for weight in weights)))
 
 

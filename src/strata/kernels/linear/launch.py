@@ -37,24 +37,17 @@ do: all blocks bring x from the same lines of the second-level cache, which take
 FLOAT_ROWS = 8
 """With one row of x, rows of weights that a block has then, if that leaves a fourth of the processors at work."""
 
-INPUT_BYTES = 160 << 10
-"""Of rows of x as floats that a block keeps in shared memory, at most."""
-
-SHARED_BYTES = 226 << 10
-"""Of a block, at most."""
-
 STAGED_ROWS = 2
 """Rows of quantised x that a block keeps in shared memory (csrc/device/products_step.h); more stay where they are."""
 
-ALONE_BYTES = 114 << 10
-"""Of every block, at least: so that no processor gets two while another has none, as happens when a launch's blocks are
-placed while those of launches before it still run."""
-
 TABLE_WORDS = {
     **dict.fromkeys(("IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", "NVFP4_PAIRS"), 128),
-    **{"IQ3_S": 512 * 32, "IQ3_XXS": 256, "IQ2_XXS": 512, "IQ2_XS": 1024, "IQ2_S": 2048, "IQ1_S": 4096, "IQ1_M": 4096},
+    **{"IQ3_XXS": 256, "IQ2_XXS": 512, "IQ2_XS": 1024, "IQ2_S": 2048, "IQ1_S": 4096, "IQ1_M": 4096},
 }
 """Words of shared memory that formats with tables of values fill (Unpack<F>::table_words)."""
+
+BANK_WORDS = {"IQ3_S": 512}
+"""Likewise of tables that are there several times (SharedMemory.banks)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +63,11 @@ class Shape:
 def unit(fmt: QuantFormat) -> str:
     """The translation unit of a format's products."""
     return f"products STRATA_FORMAT={fmt.name}"
+
+
+def table_bytes(device: Device, fmt: QuantFormat) -> int:
+    """Shared memory of a format's table of values."""
+    return 4 * (TABLE_WORDS.get(fmt.name, 0) + BANK_WORDS.get(fmt.name, 0) * device.shared.banks)
 
 
 def step_bytes(fmt: QuantFormat) -> int:
@@ -102,10 +100,11 @@ def shape(
     lines = subs if subs > 1 else LINES
     group = ring_bytes(fmt, streams, subs)
     units = matrices * -(-rows // lines)
-    others = 4 * TABLE_WORDS.get(fmt.name, 0) + (size * record_bytes(cols, fmt.sub) if size <= STAGED_ROWS else 0)
-    groups = max(4, spread(units, device.processors, min(MOST_GROUPS, (SHARED_BYTES - others) // group)))
+    others = table_bytes(device, fmt) + (size * record_bytes(cols, fmt.sub) if size <= STAGED_ROWS else 0)
+    most = min(MOST_GROUPS, (device.shared.dynamic - others) // group)
+    groups = max(min(4, most), spread(units, device.processors, most))
     shared = others + groups * group
-    return Shape(max(1, min(units, device.processors)), groups * LANES, max(ALONE_BYTES, shared), lines)
+    return Shape(max(1, min(units, device.processors)), groups * LANES, max(device.shared.alone, shared), lines)
 
 
 def float_shape(
@@ -117,7 +116,7 @@ def float_shape(
     fitting = (n for n in (16, 8, 4) if n * row <= FLOAT_TILE_BYTES and matrices * -(-rows // n) >= wanted)
     lines = next(fitting, 1)
     group = 32 + 2 * ((min(lines * row, FLOAT_TILE_BYTES) + 30) // 16 * 16)
-    inputs = kept + 16 + (size * cols * 4 + 32 if size * cols * 4 <= INPUT_BYTES else 0)
+    inputs = kept + 16 + (size * cols * 4 + 32 if size * cols * 4 <= device.shared.input_bytes else 0)
     units = matrices * -(-rows // lines)
     blocks = device.processors
     if lines == 1 and size == 1:
@@ -125,13 +124,15 @@ def float_shape(
     elif lines == 1 and (size == 2 or (size and units <= blocks)):
         blocks //= FLOAT_SHARE
     blocks = max(1, blocks)
-    groups = spread(units, blocks, min(MOST_GROUPS, (SHARED_BYTES - inputs) // group))
-    shared = max(ALONE_BYTES, groups * group + inputs)
+    groups = spread(units, blocks, min(MOST_GROUPS, (device.shared.dynamic - inputs) // group))
+    shared = max(device.shared.alone, groups * group + inputs)
     return Shape(max(1, min(units, blocks)), groups * LANES, shared, lines)
 
 
 def spread(units: int, processors: int, most: int) -> int:
-    """Workers of a processor, at most so many, among whom the units come out even."""
+    """Workers of a processor, at most so many, among whom the units come out even; ValueError for less than one."""
+    if most < 1:
+        raise ValueError("a block's shared memory has no room for a single group of lanes")
     each = -(-units // processors)
     rounds = max(1, -(-each // most))
     return max(1, -(-each // rounds))
@@ -223,9 +224,9 @@ def bits(scale: float) -> int:
     return int(torch.tensor(scale, dtype=torch.float32).view(torch.int32).item()) & 0xFFFFFFFF
 
 
-def bucket(fmt: QuantFormat, cols: int, rows: int) -> int:
+def bucket(device: Device, fmt: QuantFormat, cols: int, rows: int) -> int:
     """The kernel for so many rows of x; plain floats take fewer at once when no more of them fit into shared memory."""
     size = next(size for size in BUCKETS if size >= min(rows, MOST_ROWS))
-    while fmt.kind == "float" and size > 1 and size * cols * 4 > INPUT_BYTES:
+    while fmt.kind == "float" and size > 1 and size * cols * 4 > device.shared.input_bytes:
         size //= 2
     return size

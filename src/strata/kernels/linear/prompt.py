@@ -40,9 +40,6 @@ DEEP_LEVELS = 2
 PACK, PACK_BLOCKS = Kernel("prompt_pack", "prompt_pack"), 8
 """Blocks that share a tile's stages at most."""
 
-LEAST_SHARED = 64 << 10
-"""Shared memory of a block where the device does not say."""
-
 
 @dataclass(frozen=True, slots=True)
 class QuantisedPrompt:
@@ -154,10 +151,10 @@ def panels(device: Device, count: int, rows: int, cols: int, formats: Sequence[Q
     return Panels(device.empty(count * tiles * stages(cols) * each, dtype=torch.uint8), tiles * TILE)
 
 
-def unpack_bytes(fmt: QuantFormat) -> int:
+def unpack_bytes(device: Device, fmt: QuantFormat) -> int:
     """Shared memory of the unpacking kernels (prompt_unpack.h)."""
     piece = (launch.step_bytes(fmt) + 31) // 16 * 16 + 16
-    return 4 * launch.TABLE_WORDS.get(fmt.name, 0) + (2 if fmt.minima else 1) * 4 * 32 * 33 + 32 * piece
+    return launch.table_bytes(device, fmt) + (2 if fmt.minima else 1) * 4 * 32 * 33 + 32 * piece
 
 
 def unpack(device: Device, weight: Weight) -> Panels:
@@ -166,7 +163,7 @@ def unpack(device: Device, weight: Weight) -> Panels:
     place = places_of(device, weight.cols, fmt.sub)
     kernel, grid = Kernel(f"prompt_unpack STRATA_FORMAT={fmt.name}", "unpack_matrix"), (-(-weight.rows // 32), 1, 1)
     known = (*device.weight(weight), made.records.data_ptr(), place, weight.rows, weight.cols)
-    device.launch(kernel, grid, THREADS, unpack_bytes(fmt), *known)
+    device.launch(kernel, grid, THREADS, unpack_bytes(device, fmt), *known)
     return made
 
 
@@ -188,8 +185,7 @@ def groups_for(device: Device, formats: Sequence[QuantFormat], units: int) -> in
     """
     if device.torch_device.type != "cuda" or units < device.processors:
         return GROUPS[-1]
-    properties = torch.cuda.get_device_properties(device.torch_device)
-    most = getattr(properties, "shared_memory_per_block_optin", LEAST_SHARED)
+    most = device.shared.dynamic
     return next((n for n in GROUPS if all(shared_bytes(n, fmt) <= most for fmt in formats)), GROUPS[-1])
 
 

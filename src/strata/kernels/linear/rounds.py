@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from strata.kernels.device import Device
-from strata.kernels.linear.launch import ALONE_BYTES, SHARED_BYTES, Shape, step_bytes
+from strata.kernels.linear.launch import Shape, step_bytes
 from strata.quant.format import QuantFormat
 
 FROM_ROWS = {"Q4_K": 5, "Q5_K": 5, "Q6_K": 3}
@@ -52,7 +52,7 @@ def fixed_bytes(fmt: QuantFormat, cols: int, size: int) -> int:
     return scales + sums + -(-cols // (8 * fmt.sub)) * 4 * record
 
 
-def ring(fmt: QuantFormat, cols: int, size: int, rounds: int) -> Ring | None:
+def ring(device: Device, fmt: QuantFormat, cols: int, size: int, rounds: int) -> Ring | None:
     """The ring of a block that has so many rounds; None when nothing fits."""
     step, row = step_bytes(fmt), cols // fmt.block * fmt.block_bytes
     steps = -(-cols // (32 * fmt.sub))
@@ -61,7 +61,9 @@ def ring(fmt: QuantFormat, cols: int, size: int, rounds: int) -> Ring | None:
     for pieces in range(1, steps + 1):
         each = -(-steps // pieces)
         slot = LINES * TEAMS * (((min(row, each * step) + 38) // 16) | 1) * 16
-        slots = min(MOST_SLOTS, rounds * -(-steps // each), (SHARED_BYTES - OVER_READ - STATIC - fixed) // slot)
+        slots = min(
+            MOST_SLOTS, rounds * -(-steps // each), (device.shared.dynamic - OVER_READ - STATIC - fixed) // slot
+        )
         if slots >= 1:
             best = Ring(slots, each, fixed, slot)
             if slots >= min(2, rounds * -(-steps // each)):
@@ -79,11 +81,11 @@ def has(fmt: QuantFormat) -> bool:
     return fmt.name in FROM_ROWS
 
 
-def size_for(fmt: QuantFormat, cols: int, rows: int) -> int:
+def size_for(device: Device, fmt: QuantFormat, cols: int, rows: int) -> int:
     """The kernel for so many rows of x; 0 where there is none."""
     if not has(fmt) or rows < FROM_ROWS[fmt.name]:
         return 0
-    fitting = [size for size in SIZES if ring(fmt, cols, size, 1 << 20)]
+    fitting = [size for size in SIZES if ring(device, fmt, cols, size, 1 << 20)]
     return next((size for size in fitting if 8 * size >= rows), fitting[-1] if fitting else 0)
 
 
@@ -92,6 +94,6 @@ def shape(device: Device, fmt: QuantFormat, cols: int, rows: list[int], size: in
     units = sum(-(-count // LINES) for count in rows)
     blocks = max(1, min(units, device.processors))
     most = -(-units // blocks)  # of a block
-    found = ring(fmt, cols, size, -(-most // TEAMS))
+    found = ring(device, fmt, cols, size, -(-most // TEAMS))
     assert found is not None
-    return Shape(blocks, THREADS, max(ALONE_BYTES, found.shared), LINES), found
+    return Shape(blocks, THREADS, max(device.shared.alone, found.shared), LINES), found

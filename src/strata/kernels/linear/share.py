@@ -2,7 +2,7 @@
 
 from strata.kernels.device import Device
 from strata.kernels.exact import LANES
-from strata.kernels.linear.launch import ALONE_BYTES, MOST_GROUPS, SHARED_BYTES, STAGED_ROWS, Shape, record_bytes
+from strata.kernels.linear.launch import MOST_GROUPS, STAGED_ROWS, Shape, record_bytes
 from strata.quant.format import QuantFormat
 
 LINES = {"Q6_K": 4, "Q5_K": 2, "Q4_K": 2}
@@ -36,7 +36,7 @@ def shape(device: Device, fmt: QuantFormat, cols: int, rows: int, size: int) -> 
     slot, inputs = room(fmt, cols), size * record_bytes(cols, fmt.sub)
     units = -(-rows // LINES[fmt.name])
     each = -(-units // device.processors)
-    places = min(MOST_PLACES, ASKED_BYTES // slot, (SHARED_BYTES - STATIC - inputs) // slot)
+    places = min(MOST_PLACES, ASKED_BYTES // slot, (device.shared.dynamic - STATIC - inputs) // slot)
     if each <= min(MOST_GROUPS, places):
         groups, slots = max(1, each), 1
     else:
@@ -44,5 +44,5 @@ def shape(device: Device, fmt: QuantFormat, cols: int, rows: int, size: int) -> 
         groups = min(MOST_GROUPS, places // slots)
         if groups < LEAST_GROUPS:
             return None
-    shared = max(ALONE_BYTES, inputs + groups * slots * slot)
+    shared = max(device.shared.alone, inputs + groups * slots * slot)
     return Shape(max(1, min(units, device.processors)), groups * LANES, shared, LINES[fmt.name]), slots

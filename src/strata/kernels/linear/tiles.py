@@ -1,7 +1,7 @@
 """How products with several rows of x are started on matrix units (csrc/device/products_tiles.h)."""
 
 from strata.kernels.device import Device
-from strata.kernels.linear.launch import ALONE_BYTES, SHARED_BYTES, Shape, step_bytes
+from strata.kernels.linear.launch import Shape, step_bytes
 from strata.quant.format import QuantFormat
 
 TABLE_WORDS = {"Q8_0": 0, "Q4_0": 0, "IQ4_NL": 0, "IQ3_S": 512 * 8}
@@ -18,9 +18,6 @@ FROM_ROWS = 5
 SIZES = (1, 2)
 """Times 8 rows of x that a kernel does at once."""
 
-PAIR_BYTES = 77 << 10, 113 << 10
-"""Of a block's shared memory, at least and at most, when two share a processor."""
-
 
 def shared_bytes(fmt: QuantFormat, cols: int, size: int) -> int:
     """Dynamic shared memory that a block with `size` times 8 rows of x fills."""
@@ -36,17 +33,17 @@ def has(fmt: QuantFormat) -> bool:
     return fmt.name in TABLE_WORDS
 
 
-def size_for(fmt: QuantFormat, cols: int, rows: int) -> int:
+def size_for(device: Device, fmt: QuantFormat, cols: int, rows: int) -> int:
     """The kernel for so many rows of x; 0 where there is none."""
     if rows < FROM_ROWS or not has(fmt):
         return 0
-    fitting = [size for size in SIZES if shared_bytes(fmt, cols, size) <= SHARED_BYTES]
+    fitting = [size for size in SIZES if shared_bytes(fmt, cols, size) <= device.shared.dynamic]
     return next((size for size in fitting if 8 * size >= rows), fitting[-1] if fitting else 0)
 
 
 def shape(device: Device, fmt: QuantFormat, cols: int, rows: list[int], size: int) -> Shape:
     """A launch over matrices of so many rows each; as many blocks as places, and never more on a processor."""
     shared, units = shared_bytes(fmt, cols, size), sum(-(-count // LINES) for count in rows)
-    pair = shared <= PAIR_BYTES[1]
-    shared = max(shared, PAIR_BYTES[0] if pair else ALONE_BYTES)
+    pair = shared <= device.shared.most // 2 - 512  # two share a processor, and not three
+    shared = max(shared, device.shared.most // 3 + 1365 if pair else device.shared.alone)
     return Shape(max(1, min(units, device.processors * (2 if pair else 1))), THREADS, shared, LINES)

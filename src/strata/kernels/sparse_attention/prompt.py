@@ -88,6 +88,7 @@ def sparse_attention(
         else ""
     )
     fits = alike and kv_heads * queries == heads and dim in DIMS and 0 < queries <= MOST_QUERIES
+    fits = fits and shared_bytes(dim, queries) <= device.shared.dynamic
     if not fits or (device.torch_device.type == "cpu" and unit not in units()):
         return gpu.sparse_attention(device, q, keys, values, rows, scale, positions, count)
     k, v = (

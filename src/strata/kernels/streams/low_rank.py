@@ -4,7 +4,7 @@ import torch
 
 from strata.kernels.device import GROUP, Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear.launch import ALONE_BYTES, SHARED_BYTES, beside
+from strata.kernels.linear.launch import beside
 from strata.kernels.views import Weight
 
 FORMATS = ("F32", "F16", "BF16")
@@ -29,7 +29,7 @@ def fits(device: Device, up: Weight, streams: int) -> bool:
         and streams == STREAMS
         and up.rows % (STREAMS * COLUMNS) == 0
         and up.cols % GROUP == 0
-        and shared_bytes(up, TOGETHER) <= SHARED_BYTES
+        and shared_bytes(up, TOGETHER) <= device.shared.dynamic
         and device.weight(up)[0] % 16 == 0
     )
 
@@ -46,6 +46,6 @@ def low_rank_mix(device: Device, low: torch.Tensor, up: Weight, x: torch.Tensor,
     places, sizes = (y.data_ptr(), *beside(device, y)), (rows, up.cols, hidden, float(streams), up.scale)
     if rows:
         kernel = Kernel(f"low_rank STRATA_FORMAT={up.format.name}", f"low_rank_mix_{together}", early=True)
-        shared = max(ALONE_BYTES, shared_bytes(up, together))
+        shared = max(device.shared.alone, shared_bytes(up, together))
         device.launch(kernel, (hidden // COLUMNS, 1, 1), THREADS, shared, *known, *places, *sizes)
     return y

@@ -7,7 +7,10 @@
 
 namespace strata::STRATA_ISA {
 
-constexpr int kRingSlots = 3, kRingBytes = 32 << 10;  // of a slot
+#ifndef STRATA_SLOT_BYTES
+#define STRATA_SLOT_BYTES (32 << 10)  // less where a block has less shared memory (kernels/shared_memory.py)
+#endif
+constexpr int kRingSlots = 3, kRingBytes = STRATA_SLOT_BYTES;  // of a slot
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 

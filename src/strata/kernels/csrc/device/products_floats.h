@@ -12,7 +12,10 @@ namespace strata::STRATA_ISA {
 
 // Shared memory of a group; kernels/linear/launch.py computes the same sizes.
 constexpr int float_tile_bytes = 10 << 10;    // of a piece of a single row, at most
-constexpr int shared_input_bytes = 160 << 10;  // of rows of x, at most
+#ifndef STRATA_INPUT_BYTES
+#define STRATA_INPUT_BYTES (160 << 10)  // less where a block has less shared memory (kernels/shared_memory.py)
+#endif
+constexpr int shared_input_bytes = STRATA_INPUT_BYTES;  // of rows of x, at most
 
 template <class F>
 struct FloatTiles {

@@ -69,17 +69,17 @@ struct Table {
 };
 
 // Unpack<F>: table_words (words of shared memory that every block fills first), fill, lane_bytes (Table::mine is lane() times
-// that), and get(block, s, table, codes): sub-block s of the block.
+// that, modulo parts), and get(block, s, table, codes): sub-block s of the block.
 template <class F>
 struct Unpack;
 
 template <class F>
 STRATA_INLINE Table table_of(const uint32_t* words) {
-    return {words, static_cast<uint32_t>(keep(Unpack<F>::lane_bytes * lane()))};
+    return {words, static_cast<uint32_t>(keep(Unpack<F>::lane_bytes * (lane() % Unpack<F>::parts)))};
 }
 
 struct NoTable {
-    static constexpr int table_words = 0, lane_bytes = 0;
+    static constexpr int table_words = 0, lane_bytes = 0, parts = 32;
     STRATA_INLINE void fill(uint32_t*, int, int) {}
 };
 

@@ -26,13 +26,17 @@ STRATA_INLINE void signed_entry(const Table& table, uint32_t index, uint32_t sig
 }
 
 // Entries of one word, once for each bank of shared memory: lanes that look up different entries do not meet in a bank.
-constexpr uint32_t banks = 32;
+// Where a block has less shared memory, fewer times (kernels/shared_memory.py).
+#ifndef STRATA_BANKS
+#define STRATA_BANKS 32
+#endif
+constexpr uint32_t banks = STRATA_BANKS;
 
 // Values of this grid are odd. With k = (w - 1) / 2 of a value w without its sign, and a mask of ones where it is negative,
 // the signed value is 2 (k ^ mask) + 1: a sign costs one instruction, and the sum over q is 2 sum((k ^ mask) q) + sum(q).
 template <>
 struct Unpack<IQ3_S> {
-    static constexpr int table_words = 512 * banks, lane_bytes = 4;
+    static constexpr int table_words = 512 * banks, lane_bytes = 4, parts = banks;
     STRATA_INLINE void fill(uint32_t* table, int thread, int threads) {
         for (int i = thread; i < 512; i += threads) {
             const uint32_t word = *reinterpret_cast<const uint32_t*>(grid_iq3_s[i]) >> 1 & 0x7f7f7f7fu;

@@ -47,7 +47,7 @@ STRATA_INLINE void fill_16(const Table16& values, uint32_t* table, int thread) {
 }
 
 struct NonLinearTable  {
-    static constexpr int table_words = 128, lane_bytes = 16;
+    static constexpr int table_words = 128, lane_bytes = 16, parts = 32;
     STRATA_INLINE void fill(uint32_t* table, int thread, int) {
         fill_16({{0xbfad9881u, 0xf6eaddcfu, 0x26190d01u, 0x71594535u}}, table, thread);
     }
@@ -58,7 +58,7 @@ struct NonLinearTable  {
 };
 
 struct E2m1Table  {
-    static constexpr int table_words = 128, lane_bytes = 16;
+    static constexpr int table_words = 128, lane_bytes = 16, parts = 32;
     STRATA_INLINE void fill(uint32_t* table, int thread, int) {
         fill_16({{0x03020100u, 0x0c080604u, 0xfdfeff00u, 0xf4f8fafcu}}, table, thread);
     }
