@@ -45,5 +45,5 @@ def shape(device: Device, fmt: QuantFormat, cols: int, rows: list[int], size: in
     """A launch over matrices of so many rows each; as many blocks as places, and never more on a processor."""
     shared, units = shared_bytes(fmt, cols, size), sum(-(-count // LINES) for count in rows)
     pair = shared <= device.shared.most // 2 - 512  # two share a processor, and not three
-    shared = max(shared, device.shared.most // 3 + 1365 if pair else device.shared.alone)
+    shared = max(shared, device.shared.most // 3 + 1366 if pair else device.shared.alone)
     return Shape(max(1, min(units, device.processors * (2 if pair else 1))), THREADS, shared, LINES)
