@@ -20,7 +20,6 @@ class SharedMemory:
     """Copies of a table of single words (IQ3_S), so that lanes which look up different entries do not meet."""
     slot_bytes: int = 32 << 10
     """Of keys or values that attention of a few rows brings at once."""
-
     input_bytes: int = 160 << 10
     """Of rows of x as floats that a block keeps, at most."""
 
