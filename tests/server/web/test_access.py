@@ -45,8 +45,8 @@ def test_a_key_is_asked_for_and_kept_where_told(browser: Browser) -> None:
         page.keyboard.press("Enter")
         expect(page.get_by_text("The server refused this key.")).to_be_visible()
         key.fill("sécret")
-        page.get_by_label("Keep it in this browser").check()
-        page.get_by_role("button", name="Open").click()
+        page.get_by_label("Keep it in this browser", exact=True).check()
+        page.get_by_role("button", name="Open", exact=True).click()
         expect(page.locator(".server-state")).to_contain_text("tiny")
         ask(page, "Hi")
         assert answer_text(page) == "Hello."
@@ -84,15 +84,15 @@ def test_an_origin_that_is_not_listed_is_told_what_to_do(browser: Browser, serve
 @pytest.mark.parametrize(("size", "scheme"), [("desktop", "light"), ("phone", "dark")])
 def test_axe_finds_nothing(browser: Browser, server: Running, size: str, scheme: str) -> None:
     page = open_page(browser, server.url, size, scheme)
-    expect(page.get_by_role("button", name="What is 17 times 23?")).to_be_visible()
+    expect(page.get_by_role("button", name="What is 17 times 23?", exact=True)).to_be_visible()
     assert violations(page) == []
     ask(page, "Show me")
-    page.get_by_role("region", name="Messages").evaluate("m => m.scrollTop = 0")
+    page.get_by_role("region", name="Messages", exact=True).evaluate("m => m.scrollTop = 0")
     shot(page, f"chat-{size}-{scheme}")
     pre = page.locator(".code pre")
     assert pre.evaluate("p => p.scrollHeight > p.clientHeight"), "long code is scrolled in its own frame"
-    page.get_by_role("button", name="More").click()
-    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("button", name="More", exact=True).click()
+    page.get_by_role("button", name="Settings", exact=True).click()
     assert violations(page) == []
     shot(page, f"chat-settings-{size}-{scheme}")
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
@@ -127,7 +127,7 @@ def test_by_keyboard_alone(browser: Browser, server: Running) -> None:
         assert any(text.startswith(name) for text in seen), f"{name} cannot be reached: {seen}"
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.keyboard.press("Alt+s")
-    expect(page.get_by_label("System prompt")).to_be_focused()
+    expect(page.get_by_label("System prompt", exact=True)).to_be_focused()
     page.keyboard.press("Escape")
     expect(page.get_by_label("Message", exact=True)).to_be_focused()
     page.context.close()

@@ -61,7 +61,7 @@ def settings(page: Page, wanted: dict[str, str]) -> None:
 
 
 def begin(page: Page) -> None:
-    page.get_by_role("link", name="Chat").click()
+    page.get_by_role("link", name="Chat", exact=True).click()
     expect(page.get_by_label("Message", exact=True)).to_be_visible()
     page.keyboard.press("Alt+n")
     expect(page.locator("li.user")).to_have_count(0)
@@ -78,7 +78,7 @@ def test_an_answer_streams_and_has_its_figures(page: Page) -> None:
     told = answer_text(page)
     assert len(told.split()) > 10
     expect(page.locator(".figures").last).to_contain_text(re.compile(r"\d+ tokens·?[\d.]+ tok/s"))
-    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("button", name="Retry", exact=True).click()
     expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
     assert answer_text(page) == told, "greedy is greedy"
     ask(page, "Tell me more.")
@@ -104,15 +104,15 @@ def test_a_changed_question_is_answered_anew_and_travels_in_the_export(page: Pag
     begin(page)
     ask(page, "What is 17 times 23?")
     page.get_by_label("Message", exact=True).press("ArrowUp")
-    page.get_by_label("Your message").fill("What is the capital of France?")
+    page.get_by_label("Your message", exact=True).fill("What is the capital of France?")
     page.keyboard.press("Control+Enter")
     expect(page.locator("li.assistant article").last).to_have_attribute("aria-busy", "false")
     said = answer_text(page)
     page.reload()
     expect(page.locator("li.user .said")).to_have_text("What is the capital of France?")
-    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="More", exact=True).click()
     with page.expect_download() as written:
-        page.get_by_role("button", name="Export as JSON").click()
+        page.get_by_role("button", name="Export as JSON", exact=True).click()
     kept = json.loads(Path(written.value.path()).read_text())
     assert [message["role"] for message in kept["messages"]] == ["user", "assistant"]
     assert said and kept["messages"][1]["content"].split() == said.split()
@@ -122,7 +122,7 @@ def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
     begin(page)
     for _ in range(3):
         ask(page, STORY)
-    page.get_by_role("link", name="Monitor").click()
+    page.get_by_role("link", name="Monitor", exact=True).click()
     with asked(url) as http:
         map_ = http.get("v1/experts").json()
         told = http.get("v1/status").json()["engine"]["tokens"]["generated"]
@@ -133,7 +133,7 @@ def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
     drawn = "c => new Set(c.getContext('2d').getImageData(0, 0, c.width, c.height).data).size"
     assert canvas.evaluate(drawn) > 10, "experts are used more and less"
     expect(page.get_by_role("img", name=re.compile(r"^Tokens a second in the last 5 minutes: mostly"))).to_be_visible()
-    expect(page.get_by_role("region", name="Table of slots").get_by_role("row")).to_have_count(3)
+    expect(page.get_by_role("region", name="Table of slots", exact=True).get_by_role("row")).to_have_count(3)
     keys = page.locator("section", has_text="Memory").locator(".legend .key:not(.line)")
     shown = keys.evaluate_all("all => all.map((key) => getComputedStyle(key, '::before').backgroundColor)")
     assert len(shown) > 6 and len(set(shown)) == len(shown), "no two uses of memory look alike"
@@ -142,8 +142,8 @@ def test_the_monitor_shows_what_the_engine_did(page: Page, url: str) -> None:
 
 @pytest.mark.parametrize("client", ["Python, openai", "Python, anthropic", "curl"])
 def test_a_snippet_runs_as_it_was_copied(page: Page, client: str) -> None:
-    page.get_by_role("link", name="About").click()
-    page.get_by_label("For").select_option(client)
+    page.get_by_role("link", name="About", exact=True).click()
+    page.get_by_label("For", exact=True).select_option(client)
     button = page.locator("section", has_text="Clients").get_by_role("button", name="Copy", exact=True).last
     text = copied(page, button).replace("YOUR-KEY", KEY)
     command = ["sh", "-c", text] if client == "curl" else [sys.executable, "-c", text]
@@ -159,8 +159,8 @@ def test_on_a_phone_in_the_dark(browser: Browser, url: str) -> None:
     ask(page, STORY)
     shot(page, "demo-chat-phone-dark")
     assert violations(page) == []
-    page.get_by_role("link", name="Monitor").click()
-    expect(page.get_by_role("heading", name="Experts")).to_be_visible()
+    page.get_by_role("link", name="Monitor", exact=True).click()
+    expect(page.get_by_role("heading", name="Experts", exact=True)).to_be_visible()
     page.wait_for_timeout(300)  # plots and the map are drawn
     shot(page, "demo-monitor-phone-dark", whole=True)
     assert violations(page) == []
