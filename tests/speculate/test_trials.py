@@ -69,7 +69,7 @@ def test_many_rows_are_found_where_they_pay():
 
 def test_without_trials_they_are_not_found():
     """Negative control: a line from one draft each says that further ones do not pay."""
-    assert rate(lambda rows: jumps(rows) * (1.6 if 4 < rows <= 12 else 1), allowed=-1e9) < 1.05
+    assert rate(lambda rows: jumps(rows) * (1.6 if 4 < rows <= 12 else 1), allowed=-1e9) < 1.1
 
 
 def test_where_rows_are_dear_trials_cost_next_to_nothing():
@@ -84,3 +84,31 @@ def test_the_allowance():
         trials.step()
     assert trials.take(0.5) and not trials.take(0.5)
     assert trials.take(-1.0) and trials.left == pytest.approx(0.1)
+
+
+def disturbed(first):
+    """Costs as `quarter` has them, but the `first` steps of more than four rows take twice as long."""
+    left = [first]
+
+    def step_s(rows):
+        if rows > SLOTS and left[0]:
+            left[0] -= 1
+            return 2 * quarter(rows)
+        return quarter(rows)
+
+    return step_s
+
+
+def quarter(rows):
+    """Costs with which drafts that are right as often as RATES bring some 15%."""
+    return 4.0 + 0.55 * (rows - 4)
+
+
+def test_what_pays_a_little_is_found_again_after_disturbed_steps():
+    assert rate(quarter, steps=2000, seed=2) > 1.1
+    assert rate(disturbed(12), steps=2000, seed=2) > 1.07
+
+
+def test_without_an_allowance_disturbed_steps_are_believed():
+    """Negative control."""
+    assert rate(disturbed(12), steps=2000, allowed=-1e9, seed=2) < 1.03
