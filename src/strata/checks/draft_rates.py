@@ -188,7 +188,8 @@ class DraftRates:
         if choice.drafts and work.rates:
             seed = fair_seed(len(work.prompts[0]), len(work.prompts[0]) + work.tokens, work.rates)
             drafter = Rehearsed(texts, work.rates, model.shape.vocabulary, seed)
-            drafting = Drafting(depth=choice.depth, drafters={"rehearsed": drafter})
+            price_s = 0.0 if self.loaded.drafting is None else self.loaded.drafting.price_s
+            drafting = Drafting(depth=choice.depth, price_s=price_s, drafters={"rehearsed": drafter})
         elif choice.drafts and self.loaded.drafting is not None:
             drafting = replace(self.loaded.drafting, depth=choice.depth)
         kind: type[DeviceRunner] = DeviceRunner
