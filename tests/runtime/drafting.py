@@ -49,10 +49,11 @@ def plain_of(name, slots=3, context=192):
 
 
 class Knowing:
-    """A drafter that knows every answer, and is wrong at places that differ from proposal to proposal."""
+    """A drafter that knows every answer, and is wrong at places that differ from proposal to proposal (1: at none)."""
 
-    def __init__(self, texts):
+    def __init__(self, texts, places=7):
         self.texts = [tuple(text) for text in texts]
+        self.places = places
         self.told = {}
         self.turn = 0
 
@@ -78,7 +79,7 @@ class Knowing:
             text = next(text for text in self.texts if text[: len(said)] == said)
             tokens = list(text[len(said) : len(said) + ask.depth])
             self.turn += 1
-            if wrong := self.turn % 7:
+            if wrong := self.turn % self.places:
                 tokens[wrong - 1 : wrong] = [(t + 1) % 199 for t in tokens[wrong - 1 : wrong]]
             found[slot] = Proposal(tuple(tokens), (0.9,) * len(tokens))
         return found

@@ -29,9 +29,11 @@ def test_the_models_own_drafts_change_no_token(name, depth):
 def test_right_and_wrong_drafts_change_no_token(name, slots):
     """Rejected at every place, some windows accepted whole; in every slot and beside prompts that are being read."""
     drafting = Drafting(depth=6, drafters={"told": Knowing(texts(name))})
-    said, ends = answers(runner_of(name, drafting, slots), requests("told"))
+    runner = runner_of(name, drafting, slots)
+    said, ends = answers(runner, requests("told"))
     assert said == alone(name)
     assert sum(end.accepted for end in ends.values()) > 60
+    assert set(runner.drafts.chooser.counts["told"].taken) == {0, 1, 2, 3, 4, 5, 6}
     assert all(end.generated == LENGTH for end in ends.values())
 
 
@@ -45,10 +47,21 @@ def test_a_draft_that_was_taken_unchecked_would_be_seen(monkeypatch):
 
 @pytest.mark.parametrize("name", HEADED)
 def test_an_answer_ends_at_a_stop_inside_a_draft(name):
-    """At every token of the greedy answer that has not come before: nothing after it is said, and it is not counted."""
+    """At every token of the greedy answer that has not come before: nothing after it is said, and it is not counted.
+
+    Of most the same step had drawn more tokens behind it.
+    """
     said = [t.token for t in alone(name)["greedy"]]
-    drafting = Drafting(depth=6, drafters={"told": Knowing(texts(name))})
-    runner = runner_of(name, drafting, 1)
+    drafting = Drafting(depth=6, drafters={"told": Knowing(texts(name), places=1)})
+    runner, inside = runner_of(name, drafting, 1), 0
+    step, drawn = runner.step, []
+
+    def noted(windows):
+        stepped = step(windows)
+        drawn.extend([d.token for d in each.drawn] for each in stepped)
+        return stepped
+
+    runner.step = noted
     for at in [i for i, token in enumerate(said) if token not in said[:i]][:12]:
         asked = requests(f"stop{at}")["greedy"]
         stopped = Request(asked.id, asked.tokens, LENGTH, asked.params, stop_ids=(said[at],))
@@ -60,6 +73,9 @@ def test_an_answer_ends_at_a_stop_inside_a_draft(name):
         engine._thread.join()
         assert [e.token for e in events if isinstance(e, Token)] == said[:at]
         assert events[-1].reason is Reason.STOP and events[-1].generated == at
+        inside += any(said[at] in tokens[:-1] for tokens in drawn)
+        drawn.clear()
+    assert inside >= 7
 
 
 class Leaving:
