@@ -4,8 +4,8 @@ python benchmarks/device/compile_all.py [--arch sm_90] [--all] [UNIT-PREFIX...]
 python benchmarks/device/compile_all.py --hip [--arch gfx1100] [--clang PATH] [--rocm PATH] [UNIT-PREFIX...]
 
 For CUDA with NVRTC and cuda-bindings: prints a line for each kernel that spills, or for all with --all. For AMD with
-clang, HIP's headers and device libraries: for a wave of 32 lanes and one of 64 when no --arch is given. Exits with 1
-when something does not compile.
+clang, HIP's headers and device libraries: for a wave of 32 lanes and one of 64 when no --arch is given. Without a
+prefix, every unit that a GPU is asked for (shaped_units.py). Exits with 1 when something does not compile.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 
 from hip_units import ARCHITECTURES, HipCompiler
+from shaped_units import launched
 
 from strata.core.errors import StrataError
 from strata.kernels.device_source import units
@@ -70,7 +71,8 @@ def main() -> int:
         make = partial(hip_unit, HipCompiler.found(wanted.clang, wanted.rocm))
     else:
         make = partial(cuda_unit, everything=wanted.all)
-    chosen = [unit for unit in units() if not wanted.prefix or unit.startswith(tuple(wanted.prefix))]
+    known = dict.fromkeys([*launched(), *units()]) if wanted.prefix else launched()
+    chosen = [unit for unit in known if unit.startswith(tuple(wanted.prefix) or "")]
     if not chosen:
         parser.error(f"no unit begins with {' or '.join(wanted.prefix)}")
     failed = 0

@@ -9,11 +9,14 @@ from pathlib import Path
 
 from strata.core.errors import UsageError
 from strata.kernels.device_source import FOLDER, source
+from strata.kernels.shared_memory import shared_memory
 
 ARCHITECTURES = ("gfx1100", "gfx90a")
 """A wave of 32 lanes, and one of 64."""
 OPTIONS = ("-std=c++17", "-O3", "-ffp-contract=off", "-fno-fast-math", "-fhip-fp32-correctly-rounded-divide-sqrt")
 """Every rounding is a written one (docs/numerics.md), as nvrtc.OPTIONS say it for CUDA."""
+DEFINES = shared_memory(64 << 10).defines
+"""A work group has 64 KB of local memory on both."""
 COMPILERS = ("amdclang++", "clang++", *(f"clang++-{n}" for n in range(22, 16, -1)))
 PLACES = (Path("/opt/rocm"), Path("/usr"))
 CONSTANT = "const __attribute__((address_space(4))) unsigned __oclc_ISA_version"
@@ -57,6 +60,7 @@ class HipCompiler:
                 "--no-gpu-bundle-output",
                 f"--offload-arch={architecture}",
                 *OPTIONS,
+                *DEFINES,
             ]
             command += [f"--rocm-path={self.rocm}", "-D__HIP_PLATFORM_AMD__", f"-I{self.rocm / 'include'}"]
             command += [f"--hip-device-lib-path={self.library_for(architecture, folder)}"]
