@@ -6,7 +6,7 @@ import torch
 
 from kernels.product_cases import activations, differing, weight
 from strata.kernels.host_device import HostDevice
-from strata.kernels.linear import gpu, launch, naive
+from strata.kernels.linear import gpu, launch, matrices, naive
 from strata.kernels.native import FORMAT_CODES
 from strata.kernels.views import Weight
 from strata.quant.formats import FORMATS
@@ -111,7 +111,7 @@ def test_long_rows_of_plain_floats_with_little_to_do_take_fewer_processors() -> 
 
 def test_more_matrices_than_a_launch_takes_and_rows_of_x_too_long_for_many_groups() -> None:
     rng, device = np.random.default_rng(23), HostDevice(order=2)
-    ws = [weight("Q8_0", 1 + i % 3, 256, rng) for i in range(gpu.MOST_MATRICES + 3)]
+    ws = [weight("Q8_0", 1 + i % 3, 256, rng) for i in range(matrices.MOST_MATRICES + 3)]
     x = activations(2, 256, rng)
     for found, expected in zip(gpu.linear(device, x, ws), naive.linear(x, ws), strict=True):
         assert differing(found, expected) == 0

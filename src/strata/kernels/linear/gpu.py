@@ -7,11 +7,9 @@ import torch
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
 from strata.kernels.linear import lanes, launch, rounds, share, tiles
+from strata.kernels.linear.matrices import MOST_MATRICES, matrices
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
-
-MOST_MATRICES = 8
-"""Of a launch (csrc/device/products_work.h)."""
 
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
@@ -34,7 +32,9 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
     return tuple(outputs[i] for i in range(len(weights)))
 
 
-def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]) -> list[torch.Tensor]:
+def of_format(
+    device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: Sequence[Weight]
+) -> Sequence[torch.Tensor]:
     """The products with weights of one format; the results lie one after the other in one tensor."""
     if len(weights) > MOST_MATRICES:
         parts = (weights[:MOST_MATRICES], weights[MOST_MATRICES:])
@@ -58,17 +58,8 @@ def of_format(device: Device, inputs: launch.Inputs, fmt: QuantFormat, weights: 
         at_once = share.shape(device, fmt, cols, sum(lines), size)
         shape, slots = at_once or (launch.shape(device, fmt, cols, sum(lines), 1, size=size), 0)
         kernel, more = Kernel(launch.unit(fmt), f"linear_{size}", early=True), (shape.lines, slots)
-    table: list[int] = []
-    units = before = 0
-    for weight in weights:
-        data, scales = device.weight(weight)
-        table += [data, scales, weight.rows, units, before, launch.bits(weight.scale), 0, 0]
-        units += -(-weight.rows // shape.lines)
-        before += weight.rows
-    y = device.empty(rows * before)
-    matrices, at = device.constants(table).data_ptr(), inputs.address(fmt)
+    given = matrices(device, weights, shape.lines, rows)
     if rows:
-        known = (matrices, len(weights), units, at, y.data_ptr(), rows, cols, *more)
+        known = (*given.known, inputs.address(fmt), given.y.data_ptr(), rows, cols, *more)
         device.launch(kernel, (shape.blocks, -(-rows // size), 1), shape.threads, shape.shared, *known)
-    ends = [(weight.rows, rows * offset) for weight, offset in zip(weights, table[4::8], strict=True)]
-    return [y[start : start + rows * count].view(rows, count) for count, start in ends]
+    return given.results
