@@ -41,7 +41,7 @@ struct Share {
     }
 };
 
-// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/gpu.py. A unit is `lines` rows of one.
+// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/matrices.py. A unit is `lines` rows of one.
 struct Matrix {
     int64_t data, scales, rows, first_unit, rows_before, scale_bits, unused[2];
 };
@@ -56,9 +56,9 @@ struct RoundResult {
     int rows;
 };
 
-// y holds the results of the matrices one after the other, each [rows, matrix.rows].
-template <class F, int T>
-struct LinearWork : Share {
+// y holds the results of the matrices one after the other, each [rows, matrix.rows]; S divides their units among groups.
+template <class F, int T, class S = Share>
+struct LinearWork : S {
     const Matrix* matrices;
     const uint8_t* x;
     float* y;
@@ -69,7 +69,7 @@ struct LinearWork : Share {
     // What is known of the matrices comes to shared memory first: every look at it would be a way to the second-level cache.
     STRATA_METHOD void start() {
         start_next();
-        divide(units);
+        this->divide(units);
         SHARED(Matrix, here, most_matrices);
         constexpr int words = sizeof(Matrix) / 8;
         for (int i = thread_x(); i < matrix_count * words; i += block_size())
