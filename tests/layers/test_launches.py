@@ -86,32 +86,33 @@ def block(ops: GpuOps, index: int) -> Block:
     return Block(f"blk.{index}", index, norm(rng, HIDDEN), mixer, norm(rng, HIDDEN), ffn)
 
 
-def hyper(rng: np.random.Generator, name: str) -> HyperRead:
-    wide = STREAMS * HIDDEN
+def hyper(rng: np.random.Generator, name: str, hidden: int) -> HyperRead:
+    wide = STREAMS * hidden
     weights = norm(rng, wide).weight
     low, up, inject = (matrix(rng, *size, "BF16") for size in ((RANK, wide), (wide, RANK), (STREAMS, wide)))
-    return HyperRead(name, RmsNorm(weights, 1e-6, HIDDEN), low, up, inject, STREAMS)
+    return HyperRead(name, RmsNorm(weights, 1e-6, hidden), low, up, inject, STREAMS)
 
 
-def streams_block(ops: GpuOps, index: int) -> ExpBlock:
+def streams_block(ops: GpuOps, index: int, hidden: int, codes: str, rates: str) -> ExpBlock:
     rng = np.random.default_rng(index)
-    store = ExpertStore({index: bank_of(rng, [("Q8_0", "Q8_0", "Q8_0")] * EXPERTS, HIDDEN, WIDTH)})
+    store = ExpertStore({index: bank_of(rng, [("Q8_0", "Q8_0", "Q8_0")] * EXPERTS, hidden, WIDTH)})
     inner = DELTA.value_heads * DELTA.value_dim
+    of_delta = [matrix(rng, n, hidden, codes) for n in (DELTA.channels, inner)]
     mixer = DeltaNet(
         name="delta",
-        inputs=SeparateInputs(*(matrix(rng, n, HIDDEN) for n in (DELTA.channels, inner, *[DELTA.value_heads] * 2))),
+        inputs=SeparateInputs(*of_delta, *(matrix(rng, DELTA.value_heads, hidden, rates) for _ in range(2))),
         conv=normal(1, DELTA.channels, DELTA.history + 1),
         decay_rate=-normal(2, DELTA.value_heads).abs(),
         dt_bias=normal(3, DELTA.value_heads),
         norm=norm(rng, DELTA.value_dim),
-        out=matrix(rng, HIDDEN, inner),
+        out=matrix(rng, hidden, inner),
         gate="sigmoid",
         layout=DELTA,
     )
-    network = GatedFeedForward(matrix(rng, WIDTH, HIDDEN), matrix(rng, WIDTH, HIDDEN), matrix(rng, HIDDEN, WIDTH))
-    shared = SharedExpert(network, matrix(rng, 1, HIDDEN, "F32"))
-    moe = Moe("moe", index, matrix(rng, EXPERTS, HIDDEN, "F32"), placed_experts(ops, store), 2, True, shared)
-    return ExpBlock(index, None, hyper(rng, "attn"), mixer, hyper(rng, "ffn"), moe)
+    gate, up = (matrix(rng, WIDTH, hidden, codes) for _ in range(2))
+    shared = SharedExpert(GatedFeedForward(gate, up, matrix(rng, hidden, WIDTH)), matrix(rng, 1, hidden, "F32"))
+    moe = Moe("moe", index, matrix(rng, EXPERTS, hidden, "F32"), placed_experts(ops, store), 2, True, shared)
+    return ExpBlock(index, None, hyper(rng, "attn", hidden), mixer, hyper(rng, "ffn", hidden), moe)
 
 
 DELTA = DeltaLayout(2 * 2 * 32 + 4 * 32, 3, 2, 4, 32, 32, "tiled", 1e-6)
@@ -132,17 +133,35 @@ def launched(rows: int) -> list[str]:
     return [launch.kernel.name for launch in program.recorded]
 
 
-def test_a_layer_of_streams_is_a_short_chain() -> None:
+def streams_launched(hidden: int, codes: str, rates: str) -> list[str]:
+    """Kernels of a step of one row through two layers of Flash-Next's kind, in order."""
     ops = GpuOps(HostDevice())
     states = SequenceStates([LayerLayout(delta=DELTA)] * 2, 1, 64)
     batch = Batch(torch.zeros(1, dtype=torch.int64), rows_of([(0, 0, 1)]), states, ops)
     program = HostProgram(ops.device)
     with program.recording():
-        residual: torch.Tensor | Unwritten = normal(3, 1, STREAMS * HIDDEN)
+        residual: torch.Tensor | Unwritten = normal(3, 1, STREAMS * hidden)
         for index in range(2):
-            residual = streams_block(ops, index)(residual, batch)
-    names = [launch.kernel.name for launch in program.recorded]
+            residual = streams_block(ops, index, hidden, codes, rates)(residual, batch)
+    return [launch.kernel.name for launch in program.recorded]
+
+
+def test_a_layer_of_streams_is_a_short_chain() -> None:
+    names = streams_launched(HIDDEN, "Q8_0", "Q8_0")
     assert names == ["rms_norm_wide", *STREAMS_LAYER[1:], *STREAMS_LAYER]
+
+
+def test_codes_and_plain_floats_that_read_a_row_are_one_launch() -> None:
+    """As in the published file: rates in BF16 beside Q6_K, the router in F32 beside a shared expert in Q6_K."""
+    names = streams_launched(2048, "Q6_K", "BF16")
+    layer = names[-len(names) // 2 :]
+    assert layer == [
+        *(*READ, "pair_1", "delta_step", "linear_1"),
+        *(*READ, "pair_1", "gate_silu", "linear_1"),
+        *("route", "group_pairs", "gate_up_1", "down_1", "combine", "stream_add"),
+    ]
+    apart = streams_launched(2048, "Q8_0", "BF16")  # whose codes have no such kernel
+    assert len(apart) == len(names) + 4 and "pair_1" not in apart
 
 
 def test_a_layer_is_a_short_chain() -> None:

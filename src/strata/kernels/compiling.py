@@ -30,10 +30,10 @@ def units_for(formats: Iterable[str]) -> list[str]:
 
 
 def is_for(unit: str, formats: set[str], codes: set[str]) -> bool:
-    """Whether the unit has no defines, or those of one of these formats or kinds of codes."""
+    """Whether the unit has no defines, or those of one of these formats (two of them) or kinds of codes."""
     _, _, defines = unit.partition(" ")
     if defines.startswith("STRATA_FORMAT="):
-        return defines.removeprefix("STRATA_FORMAT=") in formats
+        return {define.partition("=")[2] for define in defines.split(" ")} <= formats
     if defines.startswith("STRATA_SUB="):
         return any(defines.startswith(code) for code in codes)
     return not defines

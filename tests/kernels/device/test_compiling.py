@@ -13,6 +13,9 @@ from strata.kernels.device_source import units
 def test_a_models_units_are_those_of_its_formats_steps_first():
     found = units_for(["Q4_K", "Q6_K", "F32", "I32"])
     assert {unit.split("=")[1] for unit in found if unit.startswith("products STRATA")} == {"Q4_K", "Q6_K", "F32"}
+    assert [unit.split(" ")[1:] for unit in found if unit.startswith("products_pair")] == [
+        [f"STRATA_FORMAT={codes}", "STRATA_FLOATS=F32"] for codes in ("Q4_K", "Q6_K")
+    ]
     codes = [unit for unit in found if unit.startswith("prompt_products")]
     assert codes and all("SUB=32 STRATA_MINIMA=1" in unit or "SUB=16 STRATA_MINIMA=0" in unit for unit in codes)
     prompts = [unit.startswith(PROMPT_UNITS) for unit in found]

@@ -6,14 +6,14 @@ import torch
 
 from strata.kernels.device import Device, Kernel
 from strata.kernels.device_addresses import floats
-from strata.kernels.linear import lanes, launch, rounds, share, tiles
+from strata.kernels.linear import lanes, launch, pair, rounds, share, tiles
 from strata.kernels.linear.matrices import MOST_MATRICES, matrices
 from strata.kernels.views import Weight
 from strata.quant.format import QuantFormat
 
 
 def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[torch.Tensor, ...]:
-    """See Ops.linear: x is quantised once, then one launch for each format among the weights.
+    """See Ops.linear: x is quantised once, then one launch for each format among the weights, or for two (pair.py).
 
     ValueError when x is not float32 [T, cols of every weight] or a weight's planes do not fit.
     """
@@ -22,14 +22,14 @@ def linear(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> tuple[
     for weight in weights:
         if weight.cols != cols:
             raise ValueError(f"rows of {cols} values for a weight of {weight.cols} columns")
-    formats = {weight.format for weight in weights}
-    inputs = launch.quantise(device, x, formats)
-    outputs: dict[int, torch.Tensor] = {}
-    for fmt in dict.fromkeys(weight.format for weight in weights):
-        places = [i for i, weight in enumerate(weights) if weight.format == fmt]
-        found = of_format(device, inputs, fmt, [weights[i] for i in places])
-        outputs.update(zip(places, found, strict=True))
-    return tuple(outputs[i] for i in range(len(weights)))
+    by_format = {weight.format: [w for w in weights if w.format == weight.format] for weight in weights}
+    inputs = launch.quantise(device, x, set(by_format))
+    together = pair.find(device, x, by_format)
+    found = {} if together is None else pair.products(device, inputs, together, by_format)
+    for fmt in [fmt for fmt in by_format if fmt not in found]:
+        found[fmt] = of_format(device, inputs, fmt, by_format[fmt])
+    left = {fmt: iter(results) for fmt, results in found.items()}
+    return tuple(next(left[weight.format]) for weight in weights)
 
 
 def of_format(

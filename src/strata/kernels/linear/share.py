@@ -29,13 +29,19 @@ def room(fmt: QuantFormat, cols: int) -> int:
     return (LINES[fmt.name] * fmt.row_bytes(cols) + 31) // 16 * 16 + 16
 
 
-def shape(device: Device, fmt: QuantFormat, cols: int, rows: int, size: int) -> tuple[Shape, int] | None:
-    """A launch over `rows` rows of weights with `size` rows of x, and a group's slots; None where there is none."""
+def shape(
+    device: Device, fmt: QuantFormat, cols: int, rows: int, size: int, others: int = 0
+) -> tuple[Shape, int] | None:
+    """A launch over `rows` rows of weights with `size` rows of x, and a group's slots; None where there is none.
+
+    `others`: processors that do something else.
+    """
     if size > STAGED_ROWS or fmt.name not in LINES:
         return None
     slot, inputs = room(fmt, cols), size * record_bytes(cols, fmt.sub)
     units = -(-rows // LINES[fmt.name])
-    each = -(-units // device.processors)
+    processors = device.processors - others
+    each = -(-units // processors)
     places = min(MOST_PLACES, ASKED_BYTES // slot, (device.shared.dynamic - STATIC - inputs) // slot)
     if each <= min(MOST_GROUPS, places):
         groups, slots = max(1, each), 1
@@ -45,4 +51,4 @@ def shape(device: Device, fmt: QuantFormat, cols: int, rows: int, size: int) -> 
         if groups < LEAST_GROUPS:
             return None
     shared = max(device.shared.alone, inputs + groups * slots * slot)
-    return Shape(max(1, min(units, device.processors)), groups * LANES, shared, LINES[fmt.name]), slots
+    return Shape(max(1, min(units, processors)), groups * LANES, shared, LINES[fmt.name]), slots
