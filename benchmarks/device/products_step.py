@@ -1,7 +1,7 @@
 """Microseconds of the dense products of one step of Flash-Next, each in its own shape, over distinct copies.
 
 A case is what one launch joins: matrices of one format that read the same rows. Beside its time stands what reading
-its bytes alone would take.
+its bytes alone would take. A pair is codes and plain floats that read the same rows, in one launch and in two.
 """
 
 import sys
@@ -17,8 +17,9 @@ from kernels.product_data import activations, differing, weight
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.device import Device
 from strata.kernels.linear import gpu as linear_gpu
-from strata.kernels.linear import launch
+from strata.kernels.linear import launch, pair
 from strata.kernels.native import Native
+from strata.quant.formats import FORMATS
 
 CASES = (
     ("Q6_K", (10240, 6144), 2560, 36),
@@ -37,6 +38,12 @@ CASES = (
     ("Q8_0", (16384,), 2560, 0),
 )
 """Format, rows of the matrices, columns, launches a step (0: for comparison only)."""
+PAIRS = (
+    (("Q6_K", (10240, 6144)), ("BF16", (48, 48)), 2560),
+    (("Q6_K", (640, 640)), ("F32", (512, 1)), 2560),
+    (("Q6_K", (12288, 512, 512)), ("BF16", (512, 128)), 2560),
+)
+"""Formats and rows of codes and of plain floats, columns: a delta net, a router, an indexer."""
 
 
 def of_case(device: Device, cpu: CpuOps, name: str, lines: tuple[int, ...], cols: int) -> dict[str, Any]:
@@ -61,11 +68,45 @@ def of_case(device: Device, cpu: CpuOps, name: str, lines: tuple[int, ...], cols
     return found
 
 
+def of_pair(device: Device, cpu: CpuOps, parts: tuple[tuple[str, tuple[int, ...]], ...], cols: int) -> dict[str, Any]:
+    """Differing values, and microseconds by rows of x in one launch and in two, each in a chain of its own."""
+    rng = np.random.default_rng(1)
+    one = [weight(name, rows, cols, rng) for name, lines in parts for rows in lines]
+    count = max(2, DISTINCT_BYTES // sum(map(weight_bytes, one)))
+    sets = list(zip(*(copies(device, w, count) for w in one), strict=True))
+    formats = [FORMATS[name] for name, _ in parts]
+    each = [{fmt: [w for w in ws if w.format == fmt] for fmt in formats} for ws in sets]
+    found: dict[str, Any] = {}
+    for rows in (1, 2):
+        x = activations(rows, cols, rng)
+        inputs = launch.quantise(device, on_device(device, x), set(formats))
+        launched = pair.find(device, inputs.x, each[0])
+        assert launched is not None
+        got = linear_gpu.linear(device, inputs.x, sets[0])
+        found[f"differing {rows}"] = sum(differing(g.cpu(), e) for g, e in zip(got, cpu.linear(x, one), strict=True))
+
+        def together(inputs: launch.Inputs = inputs, launched: pair.Pair = launched) -> None:
+            for weights in each:
+                pair.products(device, inputs, launched, weights)
+
+        def apart(inputs: launch.Inputs = inputs) -> None:
+            for weights in each:
+                for fmt, ws in weights.items():
+                    linear_gpu.of_format(device, inputs, fmt, ws)
+
+        found[f"{rows} us"] = {"one launch": graph_us(together) / count, "two": graph_us(apart) / count}
+        found[f"{rows} blocks"] = {"floats": launched.float_blocks, "codes": launched.code_blocks}
+    return found
+
+
 def run(device: Device, out: dict[str, Any]) -> None:
-    """Every case, and the sum of a step's launches."""
+    """Every case and pair, and the sum of a step's launches."""
     cpu, total = CpuOps(Native()), 0.0
     for name, lines, cols, launches in CASES:
         found = of_case(device, cpu, name, lines, cols)
         out[f"{name} {'+'.join(map(str, lines))} x {cols}"] = found
         total += launches * found["1 us"]
     out["dense products of a step, us"] = total
+    for codes, floats, cols in PAIRS:
+        names = " and ".join(f"{name} {sum(lines)}" for name, lines in (codes, floats))
+        out[f"{names} x {cols}"] = of_pair(device, cpu, (codes, floats), cols)

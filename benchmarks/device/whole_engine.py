@@ -33,6 +33,7 @@ from strata.experts.traces import ADVERSE, TYPICAL
 from strata.kernels.cubins import default_folder
 from strata.kernels.device import Device
 from strata.kernels.devices import open_device
+from strata.kernels.linear import pair
 from strata.kernels.native import Native
 
 TOTAL_S = 285.0
@@ -95,6 +96,24 @@ def place_all(drawn: Drawn) -> Any:
     return drawn.place(drawn.all_gib)
 
 
+def in_turns(drawn: Drawn) -> dict[str, list[dict[str, Any]]]:
+    """Steps with codes and plain floats that read the same row in one launch, and in two, in turn: milliseconds."""
+    found: dict[str, list[dict[str, Any]]] = {"one launch": [], "two": []}
+    usual = pair.MOST_ROWS
+    for _ in range(3):
+        for name, rows in (("one launch", usual), ("two", 0)):
+            pair.MOST_ROWS = rows
+            try:
+                step = decode(drawn, 1, 24)
+            finally:
+                pair.MOST_ROWS = usual
+            line = {name: step[name] for name in ("step ms, median", "launches")}
+            if drawn.last is not None and drawn.device.torch_device.type == "cuda":
+                line |= ahead(drawn.last)
+            found[name].append(line)
+    return found
+
+
 def resident(report: Report, drawn: Drawn) -> None:
     """All experts in VRAM: one stream, its parts and kernels, several streams, a prompt."""
     if not report.part("resident: placing", 40, partial(place_all, drawn)):
@@ -106,6 +125,7 @@ def resident(report: Report, drawn: Drawn) -> None:
             report.part("resident: host", 10, lambda: ahead(runner))
             report.part("resident: profile", 30, lambda: kernels(steps))
         report.part("resident: parts ms", 15, lambda: parts(runner, steps))
+    report.part("resident: codes and plain floats in turns", 40, partial(in_turns, drawn))
     for slots in (2, 4, 8):
         report.part(f"resident: {slots} streams", 20, partial(decode, drawn, slots, 24))
     for chunk in drawn.scale.chunks:
