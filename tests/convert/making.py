@@ -8,13 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from kernels.natives import native
 from oracles.build import Oracle, build
 from strata.checkpoint.locate import open_checkpoint
 from strata.convert.types import Choice, Types, choose_all
 from strata.convert.write import Importance, keep, read_items, weighed, write_model
 from strata.kernels.cpu_ops import CpuOps
 from strata.kernels.naive_ops import NaiveOps
-from strata.kernels.native import Native
 from strata.kernels.ops import Ops
 from strata.parity.production import engine
 from strata.quant.decode import dequantise
@@ -40,7 +40,7 @@ def logits(path: Path, ids: Sequence[int] = IDS, ops: Ops | None = None) -> npt.
 @functools.cache
 def fast() -> Ops:
     """The same operations in C++, bit for bit, for models that the naive ones are slow for."""
-    return CpuOps(Native(1))
+    return CpuOps(native("auto", 1))
 
 
 def convert(

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
-from strata.core.errors import UsageError
+from kernels.natives import native
 from strata.kernels.attention import cpu as attention_cpu
 from strata.kernels.cache import naive as cache_naive
 from strata.kernels.native import Native
@@ -18,15 +17,6 @@ from strata.kernels.views import KvType, PagedPlane, Rows
 
 WAYS = [("portable", 1), ("portable", 5), ("avx2", 2), ("avx512", 1), ("avx512", 2), ("avx512", 5)]
 """Instruction sets and thread counts; none may show in a result."""
-
-
-@cache
-def native(isa: str, threads: int) -> Native:
-    """One pool per way for the whole run; skips what this CPU cannot run."""
-    try:
-        return Native(threads, isa)  # type: ignore[arg-type]
-    except UsageError as error:
-        pytest.skip(str(error))
 
 
 def bits(x: torch.Tensor) -> np.ndarray:

@@ -11,7 +11,7 @@ from strata.kernels.naive_ops import NaiveOps
 from strata.kernels.views import NgramHash
 
 END = 3
-OPS = (NaiveOps(), ops_of())
+OPS = (NaiveOps, ops_of)
 HASH = NgramHash((7, 11, 13), (101, 103, 107, 109), (0, 101, 204, 311), END)
 
 
@@ -33,7 +33,7 @@ def test_rows_are_those_of_the_tokens_before(sequence, slot):
     tokens = torch.full((4, 16), 99, dtype=torch.int64)
     tokens[slot, : len(sequence)] = torch.tensor(sequence)
     expected = [plain(sequence, at) for at in range(len(sequence))]
-    for ops in OPS:
+    for ops in [make() for make in OPS]:
         assert ops.ngram_rows(tokens, rows_of([(slot, 0, len(sequence))]), HASH).tolist() == expected
 
 
@@ -42,13 +42,13 @@ def test_large_ids_do_not_lose_bits():
     big = NgramHash((2**44 + 7, 2**44 + 9), (2**31 - 1,), (5,), END)
     tokens = torch.tensor([[248_000, 247_999]])
     expected = [[((247_999 * (2**44 + 7)) ^ (248_000 * (2**44 + 9))) % (2**31 - 1) + 5]]
-    for ops in OPS:
+    for ops in [make() for make in OPS]:
         assert ops.ngram_rows(tokens, rows_of([(0, 1, 1)]), big).tolist() == expected
 
 
 def test_a_position_outside_the_tokens_is_refused():
     tokens = torch.zeros(1, 4, dtype=torch.int64)
-    for ops in OPS:
+    for ops in [make() for make in OPS]:
         for slot, position in ((0, 4), (1, 0)):
             with pytest.raises(IndexError, match=f"slot {slot}, position {position} of 1 slots of 4 tokens"):
                 ops.ngram_rows(tokens, rows_of([(slot, position, 1)]), HASH)
