@@ -96,14 +96,16 @@ def attend(
     if kv_heads < 1 or heads % kv_heads:
         raise ValueError(f"{op}: {heads} query heads are no multiple of {kv_heads} KV heads")
     out = device.empty(num_rows, heads * dim)
-    scaled = keys.scales is not None or values.scales is not None
-    few = num_rows <= MOST_ROWS and dim <= MOST_FEW_DIMS and few_shared(device, dim, scaled) <= device.shared.dynamic
+    keys_at = plane(device, f"{op}: keys", keys, (kv_heads, dim))
+    values_at = plane(device, f"{op}: values", values, (kv_heads, dim))
+    shared_bytes = few_shared(device, dim, bool(keys_at.scales or values_at.scales))
+    few = num_rows <= MOST_ROWS and dim <= MOST_FEW_DIMS and shared_bytes <= device.shared.dynamic
     call = Call(
         q=floats(device, f"{op}: q", q, (num_rows, heads, dim)),
         out=out.data_ptr(),
         beside=beside(device, out) if few and dim % GROUP == 0 else (0, 0),
-        keys=plane(device, f"{op}: keys", keys, (kv_heads, dim)),
-        values=plane(device, f"{op}: values", values, (kv_heads, dim)),
+        keys=keys_at,
+        values=values_at,
         slot=integers(device, f"{op}: slot", rows.slot, (num_rows,)),
         position=integers(device, f"{op}: position", rows.position, (num_rows,)),
         segments=integers(device, f"{op}: segments", rows.segments, (rows.segments.shape[0], 3)),
@@ -120,13 +122,14 @@ def attend(
                 f"{op}: {part.type} heads of {dim} values, expected a multiple of {CHUNK_VALUES[part.type]}"
             )
     if few:
-        attend_few(device, call, units_of(num_rows, call.num_segments, heads, kv_heads, dim, bool(listed.count)))
+        units = units_of(num_rows, call.num_segments, heads, kv_heads, dim, bool(listed.count))
+        attend_few(device, call, units, shared_bytes)
     else:
         attend_many(device, call, cut(device, call, dim))
     return out
 
 
-def attend_few(device: Device, call: Call, units: Units) -> None:
+def attend_few(device: Device, call: Call, units: Units, shared_bytes: int) -> None:
     """Tiles of rows, as many at once as their partial results have room for."""
     queries, blocks = units.parts * units.queries, max(1, -(-call.positions // BLOCK))
     at_once = max(1, min(units.tiles, MOST_SCRATCH // (4 * queries * blocks * (units.dim + 2))))
@@ -141,7 +144,7 @@ def attend_few(device: Device, call: Call, units: Units) -> None:
             kernel,
             (thread_blocks(device, units, tiles, blocks), units.parts, tiles),
             FEW_THREADS,
-            few_shared(device, units.dim, "int8" in (keys.type, values.type)),
+            shared_bytes,
             call.q,
             *sources(call),
             *(t.data_ptr() for t in (tops, totals, sums, arrived)),
