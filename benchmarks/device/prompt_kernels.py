@@ -203,6 +203,9 @@ def main() -> None:
     took = min(reading.read() for _ in range(3))
     what = f"{asked.arch}, {asked.layers} layers, {asked.tokens} tokens, {asked.resident:.0%} resident"
     print(f"{what}: {took * 1e3:.2f} ms")
+    if asked.dry:
+        print("dry: what each kernel took needs CUDA's profiler, so it ends here", flush=True)
+        return
     here, there = reading.spans()
     print("\n".join([*report(here, there), *by_layers(here)]), flush=True)
 
