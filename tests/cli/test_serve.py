@@ -237,7 +237,7 @@ def test_a_second_signal_ends_at_once(model: Path) -> None:
 def test_several_models_of_one_command_line(model: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.gguf"
     other.write_bytes(model.read_bytes())
-    process = launch({}, str(model), str(other), "--log-format", "json", "--idle-unload", "0.3")
+    process = launch({}, str(model), str(other), "--log-format", "json", "--idle-unload", "2")
     with httpx.Client(base_url=ready_url(process), timeout=20) as http:
         assert [each["id"] for each in http.get("/v1/models").json()["data"]] == ["tiny-model", "other"]
         body = {"prompt": "x", "max_tokens": 2}

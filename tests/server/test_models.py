@@ -166,7 +166,9 @@ def test_whoever_leaves_changes_nothing_and_a_deadline_holds_while_waiting(tmp_p
     with several({"a": endless, "b": {"pid": str(starts.file)}}, QUICK_COMMENTS, Terms(queue_limit=2)) as up:
         with up.http.stream("POST", "/v1/completions", json={"model": "a", "prompt": "x", "stream": True}):
             with pytest.raises(httpx.ReadTimeout):
-                httpx.post(f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=0.1)
+                httpx.post(
+                    f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=httpx.Timeout(20, read=0.1)
+                )
             until(lambda: up.http.get("/v1/status").json()["waiting_for_model"] == 0)
             body = {"model": "b", "prompt": "x"}
             late = up.http.post("/v1/completions", json=body, headers={"X-Strata-Deadline-S": "0.1"})
@@ -232,7 +234,9 @@ def test_a_first_request_is_read_by_the_context_that_its_load_told(tmp_path: Pat
 def test_who_asks_while_a_model_ends_for_somebody_who_left_is_served() -> None:
     with several({"a": {"deaf": True}, "b": {}}) as up:
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=0.3)
+            httpx.post(
+                f"{up.url}/v1/completions", json={"model": "b", "prompt": "x"}, timeout=httpx.Timeout(20, read=0.3)
+            )
         assert up.http.get("/v1/status").json()["requests"] == 0, "a takes two seconds to end"
         assert ask(up, "a").json()["model"] == "a"
         assert states(up) == {"a": "loaded", "b": "unloaded"}
