@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "blocks.h"
+#include "numbers.h"
 
 namespace strata::STRATA_ISA {
 

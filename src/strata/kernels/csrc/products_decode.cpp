@@ -1,6 +1,7 @@
 // One row of a weight into the group layout (products.h) or into float32, for every format.
 #include <string.h>
 
+#include "blocks.h"
 #include "products.h"
 #include "products_few.h"
 #include "products_few_floats.h"

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-#include "blocks.h"
+#include "blocks_k.h"
+#include "blocks_legacy.h"
 #include "vector.h"
 
 namespace strata::STRATA_ISA {

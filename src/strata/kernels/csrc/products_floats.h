@@ -1,7 +1,7 @@
 // Sixteen plain values as float32, out of each format that holds no codes.
 #pragma once
 
-#include "blocks.h"
+#include "numbers.h"
 #include "vector.h"
 
 #if STRATA_VECTOR

@@ -2,7 +2,7 @@
 // that vectors are read from.
 #pragma once
 
-#include "blocks.h"
+#include "blocks_iq.h"
 #include "vector.h"
 
 namespace strata::STRATA_ISA {

@@ -3,7 +3,7 @@
 
 #include "device.h"
 
-#include "../blocks.h"
+#include "../numbers.h"
 
 #if defined(__CUDA_ARCH__) || defined(__HIPCC_RTC__) || defined(__HIPCC__)
 #define STRATA_UNROLL _Pragma("unroll")

@@ -4,6 +4,9 @@
 
 #include "bytes.h"
 
+#include "../blocks_iq.h"
+#include "../blocks_legacy.h"
+
 namespace strata::STRATA_ISA {
 
 template <int sub>

@@ -3,6 +3,8 @@
 
 #include "unpack.h"
 
+#include "../blocks_iq.h"
+
 namespace strata::STRATA_ISA {
 
 // The entries of a grid of `words_per_entry` words as words of shared memory; the threads of the block share the work.

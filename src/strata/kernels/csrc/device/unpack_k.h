@@ -3,6 +3,8 @@
 
 #include "unpack.h"
 
+#include "../blocks_k.h"
+
 namespace strata::STRATA_ISA {
 
 // `count` words from byte `at`, each shifted and masked: fields of four bytes.

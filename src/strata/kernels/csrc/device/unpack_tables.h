@@ -3,6 +3,8 @@
 
 #include "unpack.h"
 
+#include "../blocks_legacy.h"
+
 namespace strata::STRATA_ISA {
 
 // A table of 16 values lies in shared memory, once for each lane: what is read from there stays in registers, whereas
