@@ -83,7 +83,8 @@ void Answerer::compute() {
     const auto began = Clock::now();
     const int64_t layer = load(place_.box->layer), rows = load(place_.box->rows), top_k = load(place_.box->top_k);
     if (rows < 1 || rows > place_.most_rows || top_k < 1 || top_k > place_.most_entries / rows)
-        throw std::out_of_range("a request of " + std::to_string(rows) + " rows with " + std::to_string(top_k) + " experts");
+        throw std::out_of_range("a request of " + std::to_string(rows) + " rows with " + std::to_string(top_k) +
+                                " experts");
     const Bank* bank = nullptr;
     {
         std::lock_guard<std::mutex> lock(banks_mutex_);

@@ -31,8 +31,8 @@ public:
     // One answered request: (layer, rows, entries, distinct experts, nanoseconds).
     using Done = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>;
 
-    // `native` and the banks (by layer) must outlive this object. `spin_us`: how long after a request it goes on polling
-    // without a pause, with the pool's workers awake.
+    // `native` and the banks (by layer) must outlive this object. `spin_us`: how long after a request it goes on
+    // polling without a pause, with the pool's workers awake.
     Answerer(Native& native, const Place& place, const std::map<int64_t, const Bank*>& banks, int64_t spin_us);
     ~Answerer();
     Answerer(const Answerer&) = delete;

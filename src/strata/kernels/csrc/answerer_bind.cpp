@@ -17,8 +17,9 @@ void bind_answerer(nb::module_& m) {
     nb::class_<Answerer>(m, "Answerer")
         .def(
             "__init__",
-            [](Answerer* self, Native& native, const std::map<int64_t, const Bank*>& banks, uintptr_t box, uintptr_t ids,
-               uintptr_t x, uintptr_t answers, int64_t most_rows, int64_t most_entries, int64_t hidden, int64_t spin_us) {
+            [](Answerer* self, Native& native, const std::map<int64_t, const Bank*>& banks, uintptr_t box,
+               uintptr_t ids, uintptr_t x, uintptr_t answers, int64_t most_rows, int64_t most_entries, int64_t hidden,
+               int64_t spin_us) {
                 const Place place{reinterpret_cast<Mailbox*>(box),     reinterpret_cast<const int32_t*>(ids),
                                   reinterpret_cast<const float*>(x),   reinterpret_cast<float*>(answers),
                                   most_rows, most_entries, hidden};

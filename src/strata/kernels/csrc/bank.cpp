@@ -9,8 +9,10 @@ namespace strata {
 
 WeightView view_of(const WeightTuple& weight) {
     const auto& [format, rows, cols, data, scales, scale] = weight;
-    if (format < 0 || format >= format_count) throw std::invalid_argument("unknown format code " + std::to_string(format));
-    return {format, rows, cols, reinterpret_cast<const uint8_t*>(data), reinterpret_cast<const uint8_t*>(scales), scale};
+    if (format < 0 || format >= format_count)
+        throw std::invalid_argument("unknown format code " + std::to_string(format));
+    return {format, rows, cols, reinterpret_cast<const uint8_t*>(data), reinterpret_cast<const uint8_t*>(scales),
+            scale};
 }
 
 uint64_t bytes_of(const Native& native, const WeightView& weight) {
@@ -71,9 +73,10 @@ public:
 
     int64_t distinct() const { return static_cast<int64_t>(gate_.size()); }
     ExpertsJob job(const float* factors, float* y, float* outputs) const {
-        return {routed_.x,    routed_.rows,  bank_.hidden(), bank_.width(), routed_.top_k, static_cast<int>(gate_.size()),
-                gate_.data(), up_.data(),    down_.data(),   begin_.data(), row_.data(),   place_.data(),
-                factors,      y,             outputs};
+        return {routed_.x,     routed_.rows, bank_.hidden(), bank_.width(),
+                routed_.top_k, static_cast<int>(gate_.size()),
+                gate_.data(),  up_.data(),   down_.data(),   begin_.data(), row_.data(), place_.data(),
+                factors,       y,            outputs};
     }
 
 private:

@@ -19,7 +19,8 @@ uint64_t bytes_of(const Native& native, const WeightView& weight);
 // The routed experts of one layer, described once; the caller keeps the weights alive.
 class Bank {
 public:
-    Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>& up, const std::vector<WeightTuple>& down);
+    Bank(const std::vector<WeightTuple>& gate, const std::vector<WeightTuple>& up,
+         const std::vector<WeightTuple>& down);
     int64_t size() const { return static_cast<int64_t>(gate_.size()); }
     int64_t hidden() const { return gate_[0].cols; }
     int64_t width() const { return gate_[0].rows; }

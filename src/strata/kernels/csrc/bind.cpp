@@ -1,5 +1,6 @@
 // The module strata.kernels._native: the Native class, then what the other *_bind.cpp add.
-// Arrays cross as addresses (integers) and sizes, checked by the Python wrappers; compute releases the interpreter lock.
+// Arrays cross as addresses (integers) and sizes, checked by the Python wrappers; compute releases the interpreter
+// lock.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -31,7 +32,8 @@ void* Scratch::reserve(size_t bytes) {
 
 namespace {
 
-// Runs `chunks` chunks that add their number + 1 to out[chunk], `rounds` times; chunk `fail` throws. For the pool's tests.
+// Runs `chunks` chunks that add their number + 1 to out[chunk], `rounds` times; chunk `fail` throws. For the pool's
+// tests.
 void exercise(Native& native, int chunks, int rounds, int fail, uintptr_t out) {
     auto* cells = reinterpret_cast<int64_t*>(out);
     for (int round = 0; round < rounds; ++round)

@@ -1,4 +1,5 @@
-// The i-quants whose values come from a grid: blocks.h says what a struct has, and quant/decode_iq.py what its bytes are.
+// The i-quants whose values come from a grid: blocks.h says what a struct has, and quant/decode_iq.py what its bytes
+// are.
 #pragma once
 
 #include "grids.h"
@@ -40,8 +41,8 @@ struct IQ3_XXS {
         for (int s = 0; s < 8; ++s) {
             const uint32_t word = read32(b + 66 + 4 * s);
             for (int g = 0; g < 8; ++g)
-                signed_values(grid_iq3_xxs[b[2 + 8 * s + g]], 4, signs_of_index(word >> 7 * (g / 2) & 127) >> 4 * (g % 2),
-                              offset, codes + 32 * s + 4 * g);
+                signed_values(grid_iq3_xxs[b[2 + 8 * s + g]], 4,
+                              signs_of_index(word >> 7 * (g / 2) & 127) >> 4 * (g % 2), offset, codes + 32 * s + 4 * g);
             scale[s] = d * (0.5f + static_cast<float>(word >> 28)) * 0.5f;
         }
     }

@@ -34,7 +34,8 @@ Isa resolve_isa(const std::string& name) {
     }
     const bool known = name == "portable" || name == "avx2" || name == "avx512";
     throw std::invalid_argument(known ? "this CPU cannot run the instruction set '" + name + "'; it can run " + able
-                                      : "unknown instruction set '" + name + "'; expected auto, portable, avx2 or avx512");
+                                      : "unknown instruction set '" + name +
+                                            "'; expected auto, portable, avx2 or avx512");
 }
 
 }  // namespace strata

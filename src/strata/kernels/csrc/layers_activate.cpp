@@ -19,7 +19,8 @@ void activate(Pool& pool, int kind, const float* x, float divisor, float factor,
     const int chunks = chunks_for(units, count * 4, pool.threads());
     pool.parallel_for(chunks, [=](int chunk, int) {
         const int64_t first = chunk_begin(units, chunks, chunk) * per_unit;
-        const int64_t next = chunk_begin(units, chunks, chunk + 1) * per_unit, n = (next < count ? next : count) - first;
+        const int64_t next = chunk_begin(units, chunks, chunk + 1) * per_unit,
+                      n = (next < count ? next : count) - first;
         switch (kind) {
             case 0: return each<vsilu, silu>(x + first, divisor, factor, y + first, n);
             case 1: return each<vsigmoid, sigmoid>(x + first, divisor, factor, y + first, n);

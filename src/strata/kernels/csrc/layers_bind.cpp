@@ -23,8 +23,8 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// Segments follow each other, with a slot of its own each. Rows between them belong to nobody: rows that did not come to
-// count are left out when a state goes on over the others.
+// Segments follow each other, with a slot of its own each. Rows between them belong to nobody: rows that did not come
+// to count are left out when a state goes on over the others.
 void check_segments(const int32_t* segments, int64_t count, int64_t rows, int64_t slots) {
     int64_t next = 0;
     std::vector<bool> used(slots, false);
@@ -71,15 +71,17 @@ void carry_rows(Native& native, uintptr_t x, uintptr_t history, uintptr_t segmen
 }
 
 void delta_rule(Native& native, uintptr_t qkv, uintptr_t beta, uintptr_t decay, uintptr_t state, uintptr_t out,
-                uintptr_t segments, uintptr_t held, int64_t num_segments, int64_t slots, int64_t rows, int64_t key_heads,
-                int64_t value_heads, int64_t key_dim, int64_t value_dim, bool tiled, float eps, float scale) {
+                uintptr_t segments, uintptr_t held, int64_t num_segments, int64_t slots, int64_t rows,
+                int64_t key_heads, int64_t value_heads, int64_t key_dim, int64_t value_dim, bool tiled, float eps,
+                float scale) {
     const DeltaCall call = {at<const float>(qkv), at<const float>(beta), at<const float>(decay), at<float>(state),
                             at<float>(out), at<const int32_t>(segments), at<const int32_t>(held), rows, num_segments,
                             key_heads, value_heads, key_dim, value_dim, tiled, eps, scale};
     native.run("delta_rule", [=](Native& n) {
         check_segments(call.segments, num_segments, rows, slots);
         std::lock_guard<std::mutex> lock(n.busy());
-        pick_delta_kernels(n.isa()).delta(n.pool(), call, reserve(n, n.pool().threads() * delta_floats(key_dim, value_dim)));
+        pick_delta_kernels(n.isa()).delta(n.pool(), call,
+                                          reserve(n, n.pool().threads() * delta_floats(key_dim, value_dim)));
     });
 }
 

@@ -95,7 +95,8 @@ STRATA_INLINE void carry_block(const Source& source, float* past, int64_t length
 }
 
 // One block of channels of one segment; `width` <= kConvChannels.
-void conv_block(const ConvCall& call, const int32_t* segment, bool held, int64_t channel, int64_t width, float* weights) {
+void conv_block(const ConvCall& call, const int32_t* segment, bool held, int64_t channel, int64_t width,
+                float* weights) {
     const int64_t span = (call.taps - 1) * call.dilation, first = segment[1], length = segment[2];
     float* past = call.history + segment[0] * span * call.channels + channel;
     const Source source = {past, call.x + first * call.channels + channel, span, call.channels};
@@ -125,8 +126,8 @@ void conv(Pool& pool, const ConvCall& call, float* scratch) {
 void carry(Pool& pool, const CarryCall& call) {
     const int chunks = chunks_for(call.num_segments, call.num_segments * call.span * call.channels, pool.threads());
     pool.parallel_for(chunks, [&](int chunk, int) {
-        for (int64_t s = chunk_begin(call.num_segments, chunks, chunk); s < chunk_begin(call.num_segments, chunks, chunk + 1);
-             ++s) {
+        for (int64_t s = chunk_begin(call.num_segments, chunks, chunk);
+             s < chunk_begin(call.num_segments, chunks, chunk + 1); ++s) {
             const int32_t* segment = call.segments + 3 * s;
             float* past = call.history + segment[0] * call.span * call.channels;
             carry_block({past, call.x + segment[1] * call.channels, call.span, call.channels}, past, segment[2],

@@ -33,7 +33,8 @@ struct ConvKernels {
 };
 STRATA_VARIANTS(ConvKernels, conv_kernels)
 
-// Channels of one pass over the rows: 1 KB of a row is read at a time, and the rows of the taps stay in the first cache.
+// Channels of one pass over the rows: 1 KB of a row is read at a time, and the rows of the taps stay in the first
+// cache.
 constexpr int64_t kConvChannels = 256;
 
 static inline constexpr int64_t conv_floats(int64_t taps) { return taps * kConvChannels; }

@@ -160,7 +160,8 @@ STRATA_INLINE float largest(const float* a, int64_t n) {
     return best;
 }
 
-// fold_total of W vectors at once, transposing on the way: half the additions of W single trees, the same ones per result.
+// fold_total of W vectors at once, transposing on the way: half the additions of W single trees, the same ones per
+// result.
 STRATA_INLINE V fold_totals(const V* folded) {
 #if defined(STRATA_AVX512)
     V eight[8], four[4], two[2];

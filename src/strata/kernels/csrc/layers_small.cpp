@@ -84,7 +84,8 @@ STRATA_INLINE void over_pieces(Pool& pool, int64_t rows, int64_t hidden, int64_t
     pool.parallel_for(chunks, run);
 }
 
-void stream_mix(Pool& pool, const float* gate, const float* x, float* y, int64_t rows, int64_t streams, int64_t hidden) {
+void stream_mix(Pool& pool, const float* gate, const float* x, float* y, int64_t rows, int64_t streams,
+                int64_t hidden) {
     const float count = static_cast<float>(streams);
     over_pieces(pool, rows, hidden, rows * streams * hidden * 4, [=](int64_t t, int64_t first, int64_t end) {
         const float* g = gate + t * streams * hidden;

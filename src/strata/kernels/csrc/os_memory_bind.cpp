@@ -10,7 +10,8 @@ namespace nb = nanobind;
 namespace strata {
 
 void bind_os_memory(nb::module_& m) {
-    m.def("advise_huge", [](uintptr_t data, size_t bytes) { return advise_huge(reinterpret_cast<void*>(data), bytes); });
+    m.def("advise_huge",
+          [](uintptr_t data, size_t bytes) { return advise_huge(reinterpret_cast<void*>(data), bytes); });
     m.def(
         "populate", [](uintptr_t data, size_t bytes) { return populate(reinterpret_cast<void*>(data), bytes); },
         nb::call_guard<nb::gil_scoped_release>());

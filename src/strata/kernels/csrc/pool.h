@@ -39,9 +39,9 @@ public:
     using Call = void (*)(void* body, int chunk, int worker);
     void run(int chunks, Call call, void* body);
 
-    // Begins a job and returns: workers take its chunks while the caller does something else. It ends in `finish`, which
-    // the next job calls too; then the caller takes the chunks that are left. `body` has to live until then. What a
-    // chunk throws comes out there.
+    // Begins a job and returns: workers take its chunks while the caller does something else. It ends in `finish`,
+    // which the next job calls too; then the caller takes the chunks that are left. `body` has to live until then. What
+    // a chunk throws comes out there.
     void begin(int chunks, Call call, void* body);
     void finish();
 
@@ -70,7 +70,7 @@ private:
 
     // A worker's own: written by it alone, but for the chunks of a job that others take from it.
     struct alignas(line) Seat {
-        std::atomic<uint64_t> taken{0};     // the last job that took chunks of this seat << count_bits | how many it took
+        std::atomic<uint64_t> taken{0};  // the last job that took chunks of this seat << count_bits | how many it took
         std::atomic<uint64_t> finished{0};  // job << count_bits | chunks of it that this worker ran
     };
 
@@ -85,10 +85,10 @@ private:
     void wake();
 
     // The job at hand, `word_` = its number << count_bits | its chunks: written once a job, so all threads read it at
-    // once. Chunks i, i + threads, .. are thread i's, who takes them in a line of its own; a word from which all threads
-    // take their chunks is a queue: with sixteen of them each chunk waited a microsecond and more. Whoever has nothing
-    // more to do takes what others have not begun, so no job waits for a thread that the system has put aside; a thread
-    // that wakes late finds its chunks taken, or fails its compare-exchange.
+    // once. Chunks i, i + threads, .. are thread i's, who takes them in a line of its own; a word from which all
+    // threads take their chunks is a queue: with sixteen of them each chunk waited a microsecond and more. Whoever has
+    // nothing more to do takes what others have not begun, so no job waits for a thread that the system has put aside;
+    // a thread that wakes late finds its chunks taken, or fails its compare-exchange.
     alignas(line) std::atomic<uint64_t> word_{0};
     std::atomic<Call> call_{nullptr};
     std::atomic<void*> body_{nullptr};

@@ -40,7 +40,8 @@ void quantise(Context context, const Needs& needs, const Input& in) {
     });
 }
 
-// Lets threads begin a job while the caller still quantises its few rows: until it has they ask for their first weights.
+// Lets threads begin a job while the caller still quantises its few rows: until it has they ask for their first
+// weights.
 class Meanwhile {
 public:
     // Calls fn(chunk, worker) for every chunk, after `first(chunk)`, where the chunk's weights begin, was asked for.
@@ -136,8 +137,8 @@ void linear(Context context, const LinearJob& job) {
         const WeightView& weight = job.weights[piece.weight];
         const int64_t last = piece.first + per_chunk < weight.rows ? piece.first + per_chunk : weight.rows;
         float* out = job.outputs[piece.weight] + piece.first;
-        product_rows(weight, piece.first, last, in, nullptr, job.rows, out, weight.rows, context.workers[worker].reserve(0),
-                     pieces.data(after));
+        product_rows(weight, piece.first, last, in, nullptr, job.rows, out, weight.rows,
+                     context.workers[worker].reserve(0), pieces.data(after));
     });
 }
 
@@ -261,7 +262,8 @@ void experts(Context context, const ExpertsJob& job) {
     Input middle{hidden, pairs, job.width, {}, {}};
     inner.place(middle, outer.place(in, at + hidden_bytes));
     int64_t most = 0;
-    for (int e = 0; e < job.count; ++e) most = job.begin[e + 1] - job.begin[e] > most ? job.begin[e + 1] - job.begin[e] : most;
+    for (int e = 0; e < job.count; ++e)
+        most = job.begin[e + 1] - job.begin[e] > most ? job.begin[e + 1] - job.begin[e] : most;
     const size_t first_phase = product_scratch(job.hidden) + static_cast<size_t>(most * up.most()) * 4;
     const size_t second_phase = product_scratch(job.width) + static_cast<size_t>(pairs * down.most()) * 4;
     for (int worker = 0; worker < threads; ++worker)

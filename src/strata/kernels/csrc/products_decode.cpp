@@ -35,7 +35,8 @@ struct E4m3Table {
     uint32_t bits[256];
     constexpr E4m3Table() : bits() {
         for (uint32_t code = 0; code < 256; ++code) {
-            const uint32_t exponent = code >> 3 & 15, mantissa = code & 7, top = mantissa > 3 ? 2 : mantissa > 1 ? 1 : 0;
+            const uint32_t exponent = code >> 3 & 15, mantissa = code & 7;
+            const uint32_t top = mantissa > 3 ? 2 : mantissa > 1 ? 1 : 0;
             uint32_t magnitude = (exponent + 120) << 23 | mantissa << 20;
             if (exponent == 0) magnitude = mantissa ? (118 + top) << 23 | (mantissa << (23 - top) & 0x7fffff) : 0;
             if ((code & 127) == 127) magnitude = 0x7fc00000u;

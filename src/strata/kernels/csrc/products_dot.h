@@ -35,7 +35,8 @@ static inline float lane_tree(Floats16 low, Floats16 high) { return lane_tree(lo
 // The accumulators of one half of the lanes: the groups g = half, half + 2, ... in order. A half at a time, so that the
 // accumulators and sums of a 4 x 2 tile fit in the registers.
 template <int sub, bool minima, int R, int N>
-static inline void half_lanes(const Coded* w, int offset, const Grouped& x, const int64_t* rows, int half, __m512* acc) {
+static inline void half_lanes(const Coded* w, int offset, const Grouped& x, const int64_t* rows, int half,
+                              __m512* acc) {
     const __m512i minus_offset = _mm512_set1_epi32(-offset);
     __m512 to[R * N];
 #pragma GCC unroll 8

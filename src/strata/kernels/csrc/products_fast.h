@@ -230,7 +230,8 @@ static inline Floats16 two_halves(const uint8_t* b) {
     return two_floats(half_to_float(read16(b)), half_to_float(read16(b + bytes)));
 }
 
-// Sub-block 4 h + g of a block is bit pair g of 32 bytes, so lanes of half h of two blocks, shifted, are all of a group.
+// Sub-block 4 h + g of a block is bit pair g of 32 bytes, so lanes of half h of two blocks, shifted, are all of a
+// group.
 template <>
 struct FastGroup<TQ2_0> : RegisterGroup<TQ2_0> {
     template <class Emit>

@@ -7,8 +7,9 @@
 
 namespace strata::STRATA_ISA {
 
-// Input rows of one weight that are multiplied at once. A job whose weights meet more of them (experts: on average) is a
-// prompt's: a matrix of 1,024 columns takes as long then either way, experts that meet two rows each half as long here.
+// Input rows of one weight that are multiplied at once. A job whose weights meet more of them (experts: on average) is
+// a prompt's: a matrix of 1,024 columns takes as long then either way, experts that meet two rows each half as long
+// here.
 constexpr int64_t few_rows = 8;
 
 // Made in products_few_*.cpp; does nothing in the portable variant, whose `formats` have null instead.

@@ -1,5 +1,5 @@
-// Products of few input rows with weights that hold plain floats: values go from the packed bytes through registers into
-// the sums of every input row, by the lane rule's float twin (docs/numerics.md).
+// Products of few input rows with weights that hold plain floats: values go from the packed bytes through registers
+// into the sums of every input row, by the lane rule's float twin (docs/numerics.md).
 #include "products_few_floats.h"
 
 #include "products_dot.h"

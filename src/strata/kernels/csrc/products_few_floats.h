@@ -1,4 +1,5 @@
-// products_few.h for weights that hold plain floats. Made where there are vectors of floats; `formats` have null elsewhere.
+// products_few.h for weights that hold plain floats. Made where there are vectors of floats; `formats` have null
+// elsewhere.
 #pragma once
 
 #include "products.h"

@@ -48,13 +48,14 @@ private:
     uintptr_t at_, end_, next_;
 };
 
-// What a group of activations brings beside its values, made once per call for all its weight rows: with four input rows
-// each operation less per group counts.
+// What a group of activations brings beside its values, made once per call for all its weight rows: with four input
+// rows each operation less per group counts.
 template <class F>
 struct Beside {
     // Codes have an offset that the sums must lose (`signed_codes` lose 128 by themselves).
     static constexpr bool offset = !F::minima && !(F::offset == 128 && signed_codes);
-    // The sums of the activations: as floats for the minima; else times minus the offset, where the products' sums begin.
+    // The sums of the activations: as floats for the minima; else times minus the offset, where the products' sums
+    // begin.
     std::conditional_t<F::minima, float, int32_t> sums[16];
     float d[16];
 
@@ -93,8 +94,8 @@ struct FewKernel {
         }
     };
 
-    // One group into one half of the lanes of each input row. The first 1 / times of the activations' group meets as many
-    // parts of the codes.
+    // One group into one half of the lanes of each input row. The first 1 / times of the activations' group meets as
+    // many parts of the codes.
     template <int times>
     __attribute__((always_inline)) static inline void group(const uint8_t* b, const Cells& cells, Floats16* acc) {
         const StepGroup<F> group(b);
@@ -217,8 +218,8 @@ struct FewKernel {
         }
     }
 
-    // Two rows whose last groups are half full, or four with a quarter: the parts make one group, of which each row takes
-    // its lanes.
+    // Two rows whose last groups are half full, or four with a quarter: the parts make one group, of which each row
+    // takes its lanes.
     template <int R>
     __attribute__((always_inline)) static inline void joined_rows(const FewRows& job, int64_t row, int64_t from,
                                                                   const uint8_t* b, int64_t whole, const Cells& start,

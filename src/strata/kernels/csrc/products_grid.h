@@ -17,8 +17,8 @@ template <int sub>
 static inline void put_signs(uint8_t* codes, const uint32_t* signs, int offset) {
     for (int half = 0; half < 2; ++half) {
         const __m256i words = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(signs + 8 * half));
-        const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4, 4,
-                                                8, 8, 8, 8, 12, 12, 12, 12);
+        const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0, 0, 4, 4, 4,
+                                                4, 8, 8, 8, 8, 12, 12, 12, 12);
         const __m256i bit = _mm256_set1_epi32(0x08040201), base = _mm256_set1_epi8(static_cast<char>(offset));
         for (int step = 0; step < sub / 4; ++step) {
             __m256i* at = reinterpret_cast<__m256i*>(codes + 64 * step + 32 * half);
@@ -122,7 +122,8 @@ struct FastGroup<IQ2_S> {
     }
 };
 
-// 16 + 8 g + 1 or - 1 for eight grid values g in -1 .. 1, as bytes of a word: g + 1 without carries, times 8, plus 9 or 7.
+// 16 + 8 g + 1 or - 1 for eight grid values g in -1 .. 1, as bytes of a word: g + 1 without carries, times 8, plus 9
+// or 7.
 static inline uint64_t iq1_word(uint32_t index, bool minus) {
     constexpr uint64_t ones = 0x0101010101010101u, tops = 0x8080808080808080u;
     const uint64_t g = word8(grid_iq1[index]);
@@ -165,7 +166,8 @@ static inline void iq3_s_group_scales(const uint8_t* b, float* scale) {
     const uint8_t* c = b + IQ3_S::bytes;
     const __m128i packed = _mm_set_epi32(0, 0, static_cast<int>(read32(c + 106)), static_cast<int>(read32(b + 106)));
     const __m128i mask = _mm_set1_epi8(15);
-    const __m128i small = _mm_unpacklo_epi8(_mm_and_si128(packed, mask), _mm_and_si128(_mm_srli_epi16(packed, 4), mask));
+    const __m128i small =
+        _mm_unpacklo_epi8(_mm_and_si128(packed, mask), _mm_and_si128(_mm_srli_epi16(packed, 4), mask));
     const __m128i odd = _mm_or_si128(_mm_add_epi8(small, small), _mm_set1_epi8(1));
     scale16(odd, half_to_float(read16(b)), half_to_float(read16(c)), scale);
 }

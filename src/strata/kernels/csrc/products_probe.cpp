@@ -134,7 +134,8 @@ void plain_iq3_s(Context context, const WeightView& weight, const float* x, floa
             for (int step = 0; step < 8; ++step)
                 sum = _mm512_dpbusd_epi32(sum, _mm512_load_si512(codes + 64 * step),
                                           _mm512_loadu_si512(in.q + 512 * group + 64 * step));
-            const __m512 d = _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(in.d[2 * group]), _mm512_set1_ps(in.d[2 * group + 1]));
+            const __m512 d =
+                _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(in.d[2 * group]), _mm512_set1_ps(in.d[2 * group + 1]));
             acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), _mm512_mul_ps(_mm512_load_ps(scale), d), acc);
         }
         y[row] = _mm512_reduce_add_ps(acc);

@@ -8,7 +8,8 @@
 namespace strata {
 
 struct ProbeKernels {
-    // y[r] = row r of a Q4_K or IQ3_S weight times x [cols], cols a multiple of 512; null where not built (AVX-512 only).
+    // y[r] = row r of a Q4_K or IQ3_S weight times x [cols], cols a multiple of 512; null where not built (AVX-512
+    // only).
     void (*plain_q4_k)(Context, const WeightView&, const float* x, float* y);
     void (*plain_iq3_s)(Context, const WeightView&, const float* x, float* y);
     // Reads every byte of the weight and does nothing else: the memory's own rate. y[0] gets a checksum.

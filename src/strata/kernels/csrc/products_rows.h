@@ -60,8 +60,8 @@ static inline void float_tile(const float* const* w, const float* const* x, int6
         for (int n = 0; n < N; ++n) out[n * stride + r] = y[r * N + n];
 }
 
-static inline void float_block(const float* const* w, int64_t count, const Input& in, const int32_t* index, int64_t from,
-                               int64_t to, float* out, int64_t stride) {
+static inline void float_block(const float* const* w, int64_t count, const Input& in, const int32_t* index,
+                               int64_t from, int64_t to, float* out, int64_t stride) {
     for (int64_t r = 0; r < count; r += r + 4 <= count ? 4 : 1)
         for (int64_t n = from; n < to; n += n + 2 <= to ? 2 : 1) {
             const float* x[2] = {in.x + (index ? index[n] : n) * in.cols, nullptr};
@@ -96,8 +96,8 @@ static inline void product_rows(const WeightView& weight, int64_t first, int64_t
             const int64_t some = n - from < few_rows ? n - from : few_rows, skip = index ? 0 : from;
             const int64_t cells = skip * x.groups * 16;
             format.few({weight, first, last, x.q + cells * format.sub, x.d + cells, x.m + cells, x.groups,
-                        in.x + skip * in.cols, index ? index + from : nullptr, some, out + from * stride, stride, scratch,
-                        from + some == n ? next : nullptr});
+                        in.x + skip * in.cols, index ? index + from : nullptr, some, out + from * stride, stride,
+                        scratch, from + some == n ? next : nullptr});
         }
         return;
     }

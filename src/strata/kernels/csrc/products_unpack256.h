@@ -1,6 +1,6 @@
 // Unpacking with AVX2; products_unpack512.h describes the functions. Sub-blocks are gathered as 16-byte lanes and
-// transposed by emit_steps, which wants sub-blocks 4L .. 4L + 3 in lane L of its four vectors: vector k takes sub-blocks
-// k, 4 + k, 8 + k and 12 + k as its lanes.
+// transposed by emit_steps, which wants sub-blocks 4L .. 4L + 3 in lane L of its four vectors: vector k takes
+// sub-blocks k, 4 + k, 8 + k and 12 + k as its lanes.
 #pragma once
 
 #include "vector.h"
@@ -40,7 +40,8 @@ static inline Floats16 near_halves(const uint8_t* b) {
 }
 
 static inline Floats16 exponents17(const uint8_t* b) {
-    return floats_of_bits(words16([&](int s) { return static_cast<int>(bits_of_float(e8m0_to_half_float(b[17 * s]))); }));
+    return floats_of_bits(
+        words16([&](int s) { return static_cast<int>(bits_of_float(e8m0_to_half_float(b[17 * s]))); }));
 }
 
 static inline Floats16 every_half(const uint8_t* b) {

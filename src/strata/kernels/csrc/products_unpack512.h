@@ -1,6 +1,6 @@
 // Unpacking with AVX-512: bytes are put into the order of the group layout by whole-register permutes while they are
-// still packed, and vpmultishiftqb then takes each byte's bits from where they lie. Functions of the same names for AVX2
-// are in products_unpack256.h; products_fast.h says what the formats do with them.
+// still packed, and vpmultishiftqb then takes each byte's bits from where they lie. Functions of the same names for
+// AVX2 are in products_unpack256.h; products_fast.h says what the formats do with them.
 #pragma once
 
 #include "vector.h"
@@ -68,8 +68,8 @@ static inline void emit_adjoined(const uint8_t* p, const uint8_t* q, Emit emit) 
     }
 }
 
-// A table of 16 bytes looked up by the low or the high nibble of each byte: four copies, so that the permute's two other
-// index bits do not matter.
+// A table of 16 bytes looked up by the low or the high nibble of each byte: four copies, so that the permute's two
+// other index bits do not matter.
 struct NibbleTable {
     __m512i table;
     explicit NibbleTable(const uint8_t* codes) : table(every_lane(codes).v) {}
@@ -140,7 +140,8 @@ static inline void emit_chunks(const uint8_t* p, const uint8_t* q, Emit emit) {
     }
 }
 
-// Q5_K: the fifth bits of two blocks, a byte per value of a sub-block with a bit per sub-block: bit 4 of step j's bytes.
+// Q5_K: the fifth bits of two blocks, a byte per value of a sub-block with a bit per sub-block: bit 4 of step j's
+// bytes.
 class ChunkFifths {
 public:
     ChunkFifths(const uint8_t* p, const uint8_t* q)

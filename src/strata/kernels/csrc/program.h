@@ -34,7 +34,8 @@ public:
         for (Step& step : steps_) {
             const auto begin = std::chrono::steady_clock::now();
             step.operation(native);
-            step.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
+            step.nanoseconds +=
+                std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
         }
     }
 

@@ -48,7 +48,8 @@ void join(Native& native, const std::vector<ViewTuple>& views, uintptr_t out, in
     });
 }
 
-void take_rows(Native& native, uintptr_t x, uintptr_t index, uintptr_t out, int64_t rows, int64_t count, int64_t width) {
+void take_rows(Native& native, uintptr_t x, uintptr_t index, uintptr_t out, int64_t rows, int64_t count,
+               int64_t width) {
     native.run("take_rows", [=](Native&) {
         const auto* row = reinterpret_cast<const int32_t*>(index);
         for (int64_t i = 0; i < count; ++i)
@@ -120,7 +121,8 @@ void ngram_rows(Native& native, uintptr_t tokens, int64_t slots, int64_t context
     nb::gil_scoped_release released;
     native.run("ngram_rows", [=](Native&) {
         for (int64_t t = 0; t < rows; ++t) {
-            const int64_t s = reinterpret_cast<const int32_t*>(slot)[t], p = reinterpret_cast<const int32_t*>(position)[t];
+            const int64_t s = reinterpret_cast<const int32_t*>(slot)[t],
+                          p = reinterpret_cast<const int32_t*>(position)[t];
             if (s < 0 || s >= slots || p < 0 || p >= context)
                 throw std::out_of_range("slot " + std::to_string(s) + ", position " + std::to_string(p) + " of " +
                                         std::to_string(slots) + " slots of " + std::to_string(context) + " tokens");

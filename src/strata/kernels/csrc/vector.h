@@ -1,6 +1,6 @@
-// 64 bytes, 16 floats or 16 integers as one value: a ZMM register, or two YMM registers. What the block decoders and the
-// products of few rows need, and no more. A "lane" of bytes is 16 bytes; shifts of bytes work on 16-bit units, so a mask
-// follows them.
+// 64 bytes, 16 floats or 16 integers as one value: a ZMM register, or two YMM registers. What the block decoders and
+// the products of few rows need, and no more. A "lane" of bytes is 16 bytes; shifts of bytes work on 16-bit units, so a
+// mask follows them.
 #pragma once
 
 #include "dispatch.h"
@@ -57,7 +57,8 @@ static inline Bytes64 four_bits(Bytes64 words, int step) {
 // Word s is word(s).
 template <class Word>
 static inline Bytes64 words16(Word word) {
-    const __m128i a = _mm_setr_epi32(word(0), word(1), word(2), word(3)), b = _mm_setr_epi32(word(4), word(5), word(6), word(7));
+    const __m128i a = _mm_setr_epi32(word(0), word(1), word(2), word(3)),
+                  b = _mm_setr_epi32(word(4), word(5), word(6), word(7));
     const __m128i c = _mm_setr_epi32(word(8), word(9), word(10), word(11));
     const __m128i d = _mm_setr_epi32(word(12), word(13), word(14), word(15));
     return {_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c), 1)};
@@ -200,8 +201,8 @@ static inline void store(int32_t* to, Ints16 x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), x.a);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + 8), x.b);
 }
-// acc + codes * q for every four bytes of a step. Codes up to 127 go through maddubs as they are (127 * 127 * 2 < 2^15);
-// `wide` ones, which have the offset 128, as signed numbers: |w| * (q with w's sign).
+// acc + codes * q for every four bytes of a step. Codes up to 127 go through maddubs as they are (127 * 127 * 2 <
+// 2^15); `wide` ones, which have the offset 128, as signed numbers: |w| * (q with w's sign).
 template <bool wide>
 static inline __m256i dot4(__m256i acc, __m256i w, __m256i q) {
     if (wide) {

@@ -24,7 +24,8 @@ static inline Floats16 load_floats_again(const float* from) {
 template <int times>
 static inline Ints16 load_ints_again(const void* from) {
     if constexpr (times == 4) return {_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(from)))};
-    else if constexpr (times == 2) return {_mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(from)))};
+    else if constexpr (times == 2)
+        return {_mm512_broadcast_i64x4(_mm256_loadu_si256(static_cast<const __m256i*>(from)))};
     else return {_mm512_loadu_si512(from)};
 }
 
@@ -104,7 +105,8 @@ static inline void part_first(Floats16 joined, Floats16 (&of)[4]) {
 template <int parts>
 static inline void part_trees(Floats16 joined, float (&y)[parts]) {
     int part = 0;
-    for (const __m256 half : {_mm256_add_ps(joined.a, _mm256_setzero_ps()), _mm256_add_ps(joined.b, _mm256_setzero_ps())}) {
+    for (const __m256 half :
+         {_mm256_add_ps(joined.a, _mm256_setzero_ps()), _mm256_add_ps(joined.b, _mm256_setzero_ps())}) {
         const __m128 low = _mm256_castps256_ps128(half), high = _mm256_extractf128_ps(half, 1);
         const auto end = [&](__m128 four) {
             four = _mm_add_ps(four, _mm_movehl_ps(four, four));

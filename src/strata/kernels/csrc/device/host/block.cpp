@@ -134,7 +134,8 @@ std::string Block::stuck() const {
         if (state.waits == Meeting::ended) continue;
         const bool group = of_group(state.waits);
         const int first = group ? t / kGroup * kGroup : 0, end = group ? first + kGroup : threads_;
-        if (end > threads_) return describe(t) + ", which needs 32 lanes; its group has " + std::to_string(threads_ - first);
+        if (end > threads_)
+            return describe(t) + ", which needs 32 lanes; its group has " + std::to_string(threads_ - first);
         for (int other = first; other < end; ++other) {
             const Thread& its = state_[other];
             if (its.waits == Meeting::ended && !group) continue;

@@ -24,7 +24,8 @@
 #define SHARED(type, name, count)                                         \
     static ::strata::simt::SharedArray<type, (count)> name##_of_the_block; \
     auto& name = name##_of_the_block.in(*::strata::simt::current())
-#define DYNAMIC_SHARED(type, name) type* const name = reinterpret_cast<type*>(::strata::simt::current()->dynamic_shared())
+#define DYNAMIC_SHARED(type, name) \
+    type* const name = reinterpret_cast<type*>(::strata::simt::current()->dynamic_shared())
 
 namespace strata::simt {
 

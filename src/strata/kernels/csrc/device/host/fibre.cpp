@@ -33,7 +33,8 @@ void Stacks::reserve(int count) {
     if (count <= count_) return;
     release();
     const size_t guard = guard_bytes(), each = bytes + guard;
-    void* mapped = mmap(nullptr, count * each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* mapped =
+        mmap(nullptr, count * each, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED) throw std::bad_alloc();
     base_ = static_cast<unsigned char*>(mapped);
     count_ = count;
