@@ -1,10 +1,10 @@
-// Bytes on their way from device memory into shared memory, asked for by neighbouring lanes of a group, all of which read
-// them later. What arrives together has an arrival, 8 bytes of shared memory:
+// Bytes on their way from device memory into shared memory, asked for by neighbouring lanes of a group, all of which
+// read them later. What arrives together has an arrival, 8 bytes of shared memory:
 //
 //     expect(arrival, copies)                 one thread, before a barrier of the block: so many copies arrive together
-//     bring<lanes>(arrival, to, from, count)  a copy, called by all its `lanes` neighbours: `count` bytes of 16-byte lines, or 0
-//     bring_all<lanes>(arrival, to, from, count)   the same, where `count` is not 0
-//     lines_arrived<since>()                  lines that this lane itself copied (copy16, then commit_copies) are there; asked() was
+//     bring<lanes>(arrival, to, from, count)  a copy, called by all its `lanes` neighbours: `count` bytes of 16-byte
+//     lines, or 0 bring_all<lanes>(arrival, to, from, count)   the same, where `count` is not 0 lines_arrived<since>()
+//     lines that this lane itself copied (copy16, then commit_copies) are there; asked() was
 //                                             called `since` times since
 //     asked()                                 all lanes, once all copies that arrive together were asked for, or none
 //     arrived<ahead>(arrival, turn)           all lanes: the arrival's copies of this turn, its 0th, 1st .., are there;

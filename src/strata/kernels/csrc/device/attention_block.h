@@ -65,8 +65,8 @@ STRATA_INLINE void load_queries(const float* q, const Unit& unit, const Shape& s
     }
 }
 
-// shared_exp(x) for -86 <= x <= 0, in half of the instructions: 2^n is an addition to the exponent, for the result is a normal
-// number, and the sum that rounds n has it in its low bits already.
+// shared_exp(x) for -86 <= x <= 0, in half of the instructions: 2^n is an addition to the exponent, for the result is a
+// normal number, and the sum that rounds n has it in its low bits already.
 constexpr float kNear = -86.0f;
 STRATA_INLINE float exp_near(float x) {
     const float rounded = x * 1.442695f + 12582912.0f, n = rounded - 12582912.0f;
@@ -131,8 +131,8 @@ STRATA_INLINE int tile_rows(const Shape& shape, int width) {
     return least(least(kBlock, kTileFloats / width), held) / 4 * 4;
 }
 
-// Rows 0 .. n - 1 of a tile, n at least 1, each from value place(row) on: none waits behind a branch, so what lies beyond
-// repeats the last.
+// Rows 0 .. n - 1 of a tile, n at least 1, each from value place(row) on: none waits behind a branch, so what lies
+// beyond repeats the last.
 template <class Place>
 STRATA_INLINE void fetch_values_from(const Entries& from, const Shape& shape, int n, int c0, int width, HeldValues& held,
                                      const Place& place) {

@@ -1,10 +1,10 @@
-// Attention of a few rows, in one launch (attention/naive.py): thread blocks do blocks of 256 positions for some queries of a
-// unit each, and the last of a unit to arrive joins them in order.
+// Attention of a few rows, in one launch (attention/naive.py): thread blocks do blocks of 256 positions for some
+// queries of a unit each, and the last of a unit to arrive joins them in order.
 //
-// How many queries a thread block does follows from how many positions there are: few, so that all processors have work, or
-// many, so that a key serves them all. No choice shows in a result. Scores are made as the lane rule has them: lane l
-// of a group holds the values l, l + 32, .. of queries and keys. What was in the cache before the step is asked for before
-// the kernel's turn.
+// How many queries a thread block does follows from how many positions there are: few, so that all processors have
+// work, or many, so that a key serves them all. No choice shows in a result. Scores are made as the lane rule has them:
+// lane l of a group holds the values l, l + 32, .. of queries and keys. What was in the cache before the step is asked
+// for before the kernel's turn.
 #pragma once
 
 #include "attention_few_tiles.h"
@@ -62,8 +62,8 @@ STRATA_INLINE void score_keys(const Queries<Q>& own, const uint8_t* tile, const 
     }
 }
 
-// Sums of a tile's `count` value rows for dim c of T queries, of which all see `common` entries of the tile and query q the
-// first seen[q].
+// Sums of a tile's `count` value rows for dim c of T queries, of which all see `common` entries of the tile and query q
+// the first seen[q].
 template <int T>
 STRATA_INLINE void add_rows(const uint8_t* tile, const float* scales, const Shape& shape, int c, int count, int common,
                             const int (&seen)[T], const float* weights, float (&sums)[T]) {
@@ -92,8 +92,8 @@ STRATA_INLINE void add_rows(const uint8_t* tile, const float* scales, const Shap
     }
 }
 
-// One block of positions for queries `query` .. query + Q - 1 of the unit; its first tiles are asked for. A thread sums one
-// dim of T queries.
+// One block of positions for queries `query` .. query + Q - 1 of the unit; its first tiles are asked for. A thread sums
+// one dim of T queries.
 template <int Q, int T>
 STRATA_INLINE void attend_block(const float* q, const Few& work, const Finish& to, int num_heads, int query, int block,
                                 int blocks, float scale, int turn) {
@@ -174,9 +174,9 @@ STRATA_INLINE int entries_before(const int32_t* segments, int num_segments, cons
     return 0;
 }
 
-// q [rows, heads, dim] -> out [rows, heads, dim], also quantised where that is wanted, for units of rows from `first_tile` on.
-// Grid: x as many thread blocks as a unit shall have, y parts of heads, z tiles of rows. `arrived` has kMostQueries words
-// for each unit, which are 0 before and after.
+// q [rows, heads, dim] -> out [rows, heads, dim], also quantised where that is wanted, for units of rows from
+// `first_tile` on. Grid: x as many thread blocks as a unit shall have, y parts of heads, z tiles of rows. `arrived` has
+// kMostQueries words for each unit, which are 0 before and after.
 ATTENTION_KERNEL(attention_few,
                  (const float* q, const void* keys, const float* key_scales, const int32_t* key_table, const void* values,
                   const float* value_scales, const int32_t* value_table, const int32_t* segments, const int32_t* slot,

@@ -1,4 +1,5 @@
-// What a thread block of attention of a few rows reads, tile by tile: places of entries, and tiles that are asked for ahead.
+// What a thread block of attention of a few rows reads, tile by tile: places of entries, and tiles that are asked for
+// ahead.
 #pragma once
 
 #include "attention_finish.h"
@@ -45,7 +46,8 @@ STRATA_INLINE Range range_of(const Few& work, int count, int tile) {
     return {keys, first, least(each, count - first)};
 }
 
-// Looks up where the entries of a block of positions lie, all at once: each look is a way to the second-level cache, or two.
+// Looks up where the entries of a block of positions lie, all at once: each look is a way to the second-level cache, or
+// two.
 STRATA_INLINE void find_places(const Few& work, int j0) {
     const int count = least(kBlock, work.most - j0);
     for (int i = thread_x(); i < count; i += kFewThreads) {
@@ -79,8 +81,8 @@ STRATA_INLINE void next_tile(const Few& work, int j0, int count, int tile, int t
     ask_tile(work, j0, count, tile + kRingSlots, turn + kRingSlots);
 }
 
-// Asks for the first tiles of a block of positions, from tile `from` on, as far as their entries lie below `end`; how many
-// were asked for by then.
+// Asks for the first tiles of a block of positions, from tile `from` on, as far as their entries lie below `end`; how
+// many were asked for by then.
 STRATA_INLINE int ask_first(const Few& work, int j0, int from, int end, int turn) {
     const int count = least(kBlock, work.most - j0), tiles = least(kRingSlots, all_tiles(work, count));
     int tile = from;

@@ -1,5 +1,5 @@
-// How attention of a few rows ends: the thread blocks' sums of blocks of positions, joined in increasing order by the last of
-// them to arrive (attention/naive.py, steps 5 to 7).
+// How attention of a few rows ends: the thread blocks' sums of blocks of positions, joined in increasing order by the
+// last of them to arrive (attention/naive.py, steps 5 to 7).
 #pragma once
 
 #include "attention_block.h"
@@ -14,7 +14,8 @@ constexpr int kDimParts = (ATTENTION_DIM + 31) / 32;
 constexpr int kDimParts = 8;
 #endif
 
-// Of a unit, where its blocks' terms and sums lie and what it makes. Query i of the unit is number first + i of all units.
+// Of a unit, where its blocks' terms and sums lie and what it makes. Query i of the unit is number first + i of all
+// units.
 struct Finish {
     float *tops, *totals, *sums;  // [units, queries, most_blocks], .. [dim]
     int32_t* arrived;             // [kMostQueries], by the first query of a part: thread blocks that are done; 0 in the end
@@ -101,8 +102,8 @@ STRATA_INLINE bool put_sums(const Finish& to, const Shape& shape, int query, con
     return to.last[0] != 0;
 }
 
-// How up to 32 blocks join those before them, lane by lane; the running maxima come first, all at once: of maxima any order
-// gives the same one.
+// How up to 32 blocks join those before them, lane by lane; the running maxima come first, all at once: of maxima any
+// order gives the same one.
 STRATA_INLINE void weigh_blocks(const Finish& to, int query, int own, int first, int count, float& so_far) {
     const int64_t at = terms_at(to, query, first);
     const float top_here = lane() < count ? to.tops[at + lane()] : -infinity();

@@ -1,8 +1,8 @@
 // Attention of many rows that each have a list of positions of their own (QSA): a block of threads does one row and the
-// query heads of one KV head; bits as attention/naive.py. No two rows share what they read, so nothing is kept in shared
-// memory but scores: lane l of a group reads the values l, l + 32, .. of a key, as the lane rule has them, for two keys and
-// all queries at once; and the threads of a value row read four dims each, for all queries. Blocks of 256 positions
-// are summed side by side and merged in order.
+// query heads of one KV head; bits as attention/naive.py. No two rows share what they read, so nothing is kept in
+// shared memory but scores: lane l of a group reads the values l, l + 32, .. of a key, as the lane rule has them, for
+// two keys and all queries at once; and the threads of a value row read four dims each, for all queries. Blocks of 256
+// positions are summed side by side and merged in order.
 //
 // Constants of a compilation: LIST_DIM (128 or 256), LIST_QUERIES (of a KV head, 16 at most), LIST_TYPE (of the cache).
 #pragma once
@@ -74,12 +74,13 @@ STRATA_INLINE Vec4 list_four(const ListCache& from, int32_t row, int at) {
 constexpr int list_bits = list_queries % 4 == 0 ? 2 : list_queries % 2 == 0 ? 1 : 0, list_left = list_queries >> list_bits;
 constexpr int list_alike = 16 >> list_bits;  // lanes that end with the same sums
 
-// What a lane begins with as its query `slot`, so that it keeps at every level of the tree what has the lower number of a slot
-// and gives away the other, without choosing.
+// What a lane begins with as its query `slot`, so that it keeps at every level of the tree what has the lower number of
+// a slot and gives away the other, without choosing.
 STRATA_INLINE int list_query(int slot) { return slot ^ (lane() / list_alike & (1 << list_bits) - 1); }
 STRATA_INLINE int list_key(int slot) { return slot ^ lane() >> 4; }
 
-// The lane tree over the dots of two keys and all queries, both in slots: sums of queries u << list_bits | .. in dots[0][u].
+// The lane tree over the dots of two keys and all queries, both in slots: sums of queries u << list_bits | .. in
+// dots[0][u].
 STRATA_INLINE void list_tree(float (&dots)[2][list_queries]) {
     UNROLL
     for (int q = 0; q < list_queries; ++q) dots[0][q] = dots[0][q] + shuffle_xor(dots[1][q], 16);
@@ -106,7 +107,8 @@ STRATA_INLINE void put_scores(const float (&dots)[2][list_queries], ListMemory& 
     if (mine < list_left && at < n) memory.weights[query * kPitch + at + at / kBlock * between] = sum * scale;
 }
 
-// Scores of the round's n positions. The queries [queries][dim] are read anew: their registers serve the sums in between.
+// Scores of the round's n positions. The queries [queries][dim] are read anew: their registers serve the sums in
+// between.
 STRATA_INLINE void score_list(const ListCache& keys, const float* queries, ListMemory& memory, int n, float scale) {
     float q[list_queries][list_dim / 32], next[2][list_dim / 32];
     UNROLL
@@ -176,7 +178,8 @@ STRATA_INLINE void add_fours(const ListFours& now, const float* weights, Vec4 (&
     }
 }
 
-// Step 4 for one block of n positions: four dims from `c` on of all queries. Two fours take turns, so that none is copied.
+// Step 4 for one block of n positions: four dims from `c` on of all queries. Two fours take turns, so that none is
+// copied.
 STRATA_INLINE void sum_list(const ListCache& values, const int32_t* rows, const float* weights, int n, int c,
                             Vec4 (&sums)[list_queries]) {
     ListFours even, odd;

@@ -1,5 +1,6 @@
-// Tiles of a cache's entries on their way to shared memory: a ring of slots, which one group of lanes fills by bulk copies
-// where the processor can, piece by piece of what lies in a row. Tiles are numbered through all that a thread block reads.
+// Tiles of a cache's entries on their way to shared memory: a ring of slots, which one group of lanes fills by bulk
+// copies where the processor can, piece by piece of what lies in a row. Tiles are numbered through all that a thread
+// block reads.
 #pragma once
 
 #include "arrivals.h"
@@ -14,7 +15,8 @@ constexpr int kRingSlots = 3, kRingBytes = STRATA_SLOT_BYTES;  // of a slot
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 
-// A lane's copies to one tile: all bytes are promised before the first is asked for. Every lane of the group promises once.
+// A lane's copies to one tile: all bytes are promised before the first is asked for. Every lane of the group promises
+// once.
 STRATA_INLINE void promise(uint64_t* arrival, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(arrival)), "r"(bytes) : "memory");
 }
@@ -66,8 +68,8 @@ STRATA_INLINE void copy_listed(uint64_t* arrival, uint8_t* slot, const uint8_t* 
     }
 }
 
-// Asks for entries first .. first + count - 1, one after the other in the slot: by one group of lanes. What lies in a page
-// comes in one copy. places[i]: where entry first + i is among all that the plane holds.
+// Asks for entries first .. first + count - 1, one after the other in the slot: by one group of lanes. What lies in a
+// page comes in one copy. places[i]: where entry first + i is among all that the plane holds.
 STRATA_INLINE void ask_for(uint64_t* arrival, uint8_t* slot, const Entries& entries, const Shape& shape, const int32_t* places,
                            int first, int count) {
     const int row = shape.dim * value_bytes(shape);

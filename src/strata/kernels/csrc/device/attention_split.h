@@ -1,6 +1,7 @@
-// Dots of a tile of keys with a unit's queries by the lane rule (attention/naive.py, step 1), for heads of 128 values: eight
-// neighbouring lanes share a dot, 16 values each, and keep those of eight queries in registers. So a value of a key that is read
-// from shared memory, which returns 32 words a cycle, serves eight multiply-adds, and eight lanes' sums cost seven shuffles.
+// Dots of a tile of keys with a unit's queries by the lane rule (attention/naive.py, step 1), for heads of 128 values:
+// eight neighbouring lanes share a dot, 16 values each, and keep those of eight queries in registers. So a value of a
+// key that is read from shared memory, which returns 32 words a cycle, serves eight multiply-adds, and eight lanes'
+// sums cost seven shuffles.
 #pragma once
 
 #include "attention_tile.h"
@@ -33,8 +34,8 @@ STRATA_INLINE void put_split_keys(const Shape& shape, int keys, int first, int s
     }
 }
 
-// This lane's values of its queries: slot s has query s ^ turn, so that at each level of the tree the lane keeps the lower half
-// of its sums and gives away the other without choosing.
+// This lane's values of its queries: slot s has query s ^ turn, so that at each level of the tree the lane keeps the
+// lower half of its sums and gives away the other without choosing.
 struct SplitQueries {
     float v[kSplitQueries][kSplitValues];
 };
@@ -80,8 +81,8 @@ STRATA_INLINE Vec4 split_dots(const float* key, const SplitQueries& q) {
     return {{v[0][0], v[1][0], v[2][0], v[3][0]}};
 }
 
-// What a group of lanes does: queries from `query` on, keys from `first` on, `step` further each time. Units have four groups of
-// lanes for as many queries as one does.
+// What a group of lanes does: queries from `query` on, keys from `first` on, `step` further each time. Units have four
+// groups of lanes for as many queries as one does.
 struct SplitWork {
     int query, first, step;
 };

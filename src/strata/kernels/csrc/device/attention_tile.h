@@ -1,5 +1,5 @@
-// Pieces of attention: the rows that a thread block serves, entries of a paged cache as floats in shared memory, dots of
-// keys and queries by the lane rule, and sums of values; kernels/attention/naive.py states every rounding.
+// Pieces of attention: the rows that a thread block serves, entries of a paged cache as floats in shared memory, dots
+// of keys and queries by the lane rule, and sums of values; kernels/attention/naive.py states every rounding.
 //
 // Numbers of a shape are constants on a GPU (attention/gpu.py defines ATTENTION_*: one compilation for each model), so
 // that loops unroll; without the defines they are the kernel's arguments, which is how the host runs every shape.
@@ -120,8 +120,8 @@ STRATA_INLINE KeyPlace key_piece(int at, int keys) {
 
 STRATA_INLINE int key_pieces(const Shape& shape, int keys) { return keys / 8 * ((shape.dim / chunk_values(shape) + 3) / 4); }
 
-// Pieces first, first + step, .. of keys 0 .. n - 1, n at least 1; key k begins at value place(k). No read waits behind a
-// branch, so what lies beyond repeats the last.
+// Pieces first, first + step, .. of keys 0 .. n - 1, n at least 1; key k begins at value place(k). No read waits behind
+// a branch, so what lies beyond repeats the last.
 template <int batch, class Place>
 STRATA_INLINE void fetch_keys(const Entries& entries, const Shape& shape, int n, int keys, int first, int step,
                               HeldKeys<batch>& held, const Place& place) {
@@ -145,8 +145,8 @@ STRATA_INLINE void put_keys(const Shape& shape, int keys, int first, int step, c
     }
 }
 
-// Keys 0 .. n - 1, n at least 1, to `tile`; `keys`, a multiple of 32, is what the tile is made for. Each thread asks for
-// `batch` chunks at once.
+// Keys 0 .. n - 1, n at least 1, to `tile`; `keys`, a multiple of 32, is what the tile is made for. Each thread asks
+// for `batch` chunks at once.
 template <int batch, class Place>
 STRATA_INLINE void load_keys_from(const Entries& entries, const Shape& shape, int n, int keys, float* tile, const Place& place) {
     const int pieces = key_pieces(shape, keys), warps = threads_of_block() / 32;

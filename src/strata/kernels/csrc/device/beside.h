@@ -1,4 +1,5 @@
-// What an operation leaves beside the float32 rows that it makes: the same rows, quantised for the products that read them.
+// What an operation leaves beside the float32 rows that it makes: the same rows, quantised for the products that read
+// them.
 #pragma once
 
 #include "quantised_rows.h"
@@ -17,7 +18,8 @@ STRATA_INLINE void put_lane(uint8_t* row, uint32_t block, int32_t code, float d)
     if (within == 0) put_scale<sub>(place, d, sum);
 }
 
-// Where an operation leaves the rows that it makes, quantised for the products that read them: both layouts, or nothing.
+// Where an operation leaves the rows that it makes, quantised for the products that read them: both layouts, or
+// nothing.
 struct Beside {
     uint8_t *by32, *by16;
     int64_t cols;
@@ -32,8 +34,8 @@ struct Beside {
         put_lane<16>(by16 + row * quantised_bytes<16>(cols), block, code, d);
     }
 
-    // Four values of each lane of a group, from column `column` on, a multiple of 32 in every eighth lane; `here`: eight lanes
-    // alike, whether they hold any.
+    // Four values of each lane of a group, from column `column` on, a multiple of 32 in every eighth lane; `here`:
+    // eight lanes alike, whether they hold any.
     STRATA_METHOD void put_four(const float (&x)[4], int64_t row, int column, bool here) const {
         quantise_words(x, here ? by32 + row * quantised_bytes<32>(cols) : nullptr,
                        here ? by16 + row * quantised_bytes<16>(cols) : nullptr, column / 32);

@@ -29,7 +29,8 @@ STRATA_INLINE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector) {
 }
 // The same, and where a nibble of the selector has its highest bit the sign of that byte, eight times.
 STRATA_INLINE uint32_t pick_or_sign(uint32_t a, uint32_t b, uint32_t selector) { return pick_bytes(a, b, selector); }
-// Byte i of a, and above it byte i of b, whose bytes are below 128: a selector of 12 repeats the sign of one of those, 0.
+// Byte i of a, and above it byte i of b, whose bytes are below 128: a selector of 12 repeats the sign of one of those,
+// 0.
 STRATA_INLINE uint32_t byte_pair(uint32_t a, uint32_t b, int i) {
     return pick_bytes(a, b, static_cast<uint32_t>(0xcc40 | i << 4 | i));
 }

@@ -24,8 +24,8 @@ STRATA_INLINE uint16_t bf16_of_float(float x) {
     return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-// A group of 32 lanes writes head `i % heads` of entry `i / heads` of the list; -1 is no entry. x [entries, heads, dim].
-// Eight values of a lane are asked for before their place is known.
+// A group of 32 lanes writes head `i % heads` of entry `i / heads` of the list; -1 is no entry. x [entries, heads,
+// dim]. Eight values of a lane are asked for before their place is known.
 #define STRATA_CACHE_WRITE(type, T, write)                                                                         \
     STRATA_KERNEL(cache_write_##type,                                                                              \
                   (T* data, float* scales, const int32_t* table, const int32_t* slots, const int32_t* entries,     \

@@ -1,8 +1,8 @@
 // Choice of experts of a row by a block; bits as route/naive.py.
 //
 // Every thread computes its experts' probabilities. Their sum is the lane rule's, which each group of lanes makes for
-// itself. The first group chooses: of 32 groups of experts the best of the top_k best groups bound what can be chosen, which
-// leaves few candidates, and a candidate's rank is the number of those before it.
+// itself. The first group chooses: of 32 groups of experts the best of the top_k best groups bound what can be chosen,
+// which leaves few candidates, and a candidate's rank is the number of those before it.
 #pragma once
 
 #include "small.h"
@@ -100,8 +100,8 @@ STRATA_INLINE float sum_in_order(const float* p, const int32_t* picked, int chos
     return sum;
 }
 
-// logits [experts] -> ids, weights [chosen]. `e`: float [2 * experts] of shared memory; `picked` [chosen] too, which the first group of
-// lanes has filled when it returns, after the others. All threads of a block of route_threads.
+// logits [experts] -> ids, weights [chosen]. `e`: float [2 * experts] of shared memory; `picked` [chosen] too, which
+// the first group of lanes has filled when it returns, after the others. All threads of a block of route_threads.
 STRATA_INLINE void route_row(const float* logits, int32_t* ids, float* weights, int experts, int chosen, bool renormalise,
                              float* e, int32_t* picked) {
     SHARED(float, tops, route_threads / 32);

@@ -130,8 +130,8 @@ STRATA_INLINE int64_t from_lane(int64_t v, int source) {
     return static_cast<int64_t>(high) << 32 | static_cast<uint32_t>(low);
 }
 
-// What the threads before this one have, all together. `sums`: a place per 32 threads, which may be used again after the
-// next barrier.
+// What the threads before this one have, all together. `sums`: a place per 32 threads, which may be used again after
+// the next barrier.
 STRATA_INLINE int64_t before_me(int64_t mine, int64_t* sums) {
     int64_t run = mine;
     for (int step = 1; step < 32; step *= 2) {

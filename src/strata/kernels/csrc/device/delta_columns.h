@@ -74,7 +74,8 @@ struct Rule {
     float eps, scale;
 };
 
-// What a lane reads of a segment's rows: of row 0; v lies a row of qkv further for each next one, b and g `value_heads` values.
+// What a lane reads of a segment's rows: of row 0; v lies a row of qkv further for each next one, b and g `value_heads`
+// values.
 struct RuleInputs {
     HeadRows rows;
     const float *v, *b, *g;
@@ -85,9 +86,9 @@ struct NoTurn {
     STRATA_METHOD void operator()(int, RuleInputs&) const {}
 };
 
-// Segment y's rows on 32 columns of head h, number `c` this lane's: output t goes to to[t * to_step], if there is such a column.
-// `shared_q` and `shared_k` hold two rows of this group's. Comes to the kernel's turn, and calls `turn(length, inputs)` then, which may
-// tell of other places to read from.
+// Segment y's rows on 32 columns of head h, number `c` this lane's: output t goes to to[t * to_step], if there is such
+// a column. `shared_q` and `shared_k` hold two rows of this group's. Comes to the kernel's turn, and calls
+// `turn(length, inputs)` then, which may tell of other places to read from.
 template <class Turn>
 STRATA_INLINE void rule_columns(const Rule& rule, int64_t h, int64_t c, float* shared_q, float* shared_k, float* to,
                                 int64_t to_step, const Turn& turn) {

@@ -1,5 +1,5 @@
-// What a delta rule reads of a few rows, in one launch: q, k and v through a causal convolution of four taps, and how much is
-// written and kept; bits as kernels/joined.py.
+// What a delta rule reads of a few rows, in one launch: q, k and v through a causal convolution of four taps, and how
+// much is written and kept; bits as kernels/joined.py.
 #pragma once
 
 #include "conv_taps.h"
@@ -8,8 +8,8 @@
 
 namespace strata::STRATA_ISA {
 
-// x, out [rows, channels], weight [channels, 4], history [slots, 3, channels]; b, a, beta, decay [rows, heads], rate, bias
-// [heads]. Grid: x one thread a channel of a segment, and one block more for the heads; y segments.
+// x, out [rows, channels], weight [channels, 4], history [slots, 3, channels]; b, a, beta, decay [rows, heads], rate,
+// bias [heads]. Grid: x one thread a channel of a segment, and one block more for the heads; y segments.
 STRATA_KERNEL(delta_inputs, (const float* x, const float* weight, float* history, float* out, const float* b, const float* a,
                              const float* rate, const float* bias, float* beta, float* decay, const int32_t* segments,
                              const int32_t* held, int64_t channels, int64_t heads)) {

@@ -1,12 +1,13 @@
 // Gated delta rule for many rows of a sequence: bits as delta_rule/naive.py.
 //
 // A row's chains over the key dims cannot be cut, and the next row's chain needs this row's result; so what a row costs
-// is the latency of one chain of multiply-adds, if a group of 32 lanes has a scheduler for itself and little else to do. A
-// lane holds a column of the state, and another group brings rows. Two chains go along together, that of what row t reads
-// (m) and that of the row before's output (o): S is changed by d of row t - 1, gives o of it, decays, and is read for row t.
+// is the latency of one chain of multiply-adds, if a group of 32 lanes has a scheduler for itself and little else to
+// do. A lane holds a column of the state, and another group brings rows. Two chains go along together, that of what row
+// t reads (m) and that of the row before's output (o): S is changed by d of row t - 1, gives o of it, decays, and is
+// read for row t.
 //
-// All lanes read the same keys, and shared memory returns 32 words a cycle, so the fewer groups share a processor the better:
-// half of the dims for a lane and twice the groups took a fifth more time.
+// All lanes read the same keys, and shared memory returns 32 words a cycle, so the fewer groups share a processor the
+// better: half of the dims for a lane and twice the groups took a fifth more time.
 #pragma once
 
 #include "delta.h"

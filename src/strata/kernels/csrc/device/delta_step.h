@@ -1,4 +1,5 @@
-// delta_inputs and delta_gated of one row in one launch: each block makes what its head reads; bits as kernels/joined.py.
+// delta_inputs and delta_gated of one row in one launch: each block makes what its head reads; bits as
+// kernels/joined.py.
 #pragma once
 
 #include "conv_taps.h"
@@ -34,10 +35,10 @@ constexpr int kKeyChannels = (2 * DELTA_KEY_DIM + DELTA_VALUE_DIM - 1) / DELTA_V
 constexpr int kKeyChannels = 2 * kMostKeyDims / 32;
 #endif
 
-// The row x of segment 0, if it has one: x [channels], weight [channels, 4], history [slots, 3, channels], b, a, rate, bias
-// [value_heads], gates, y [value_heads, value_dim], norm [value_dim] or null. `arrived` [key_heads] counts the blocks that have read a
-// key head's history, which the last of them writes; 0 before and after. Grid: x value heads; blocks of value_dim threads, a
-// multiple of 32.
+// The row x of segment 0, if it has one: x [channels], weight [channels, 4], history [slots, 3, channels], b, a, rate,
+// bias [value_heads], gates, y [value_heads, value_dim], norm [value_dim] or null. `arrived` [key_heads] counts the
+// blocks that have read a key head's history, which the last of them writes; 0 before and after. Grid: x value heads;
+// blocks of value_dim threads, a multiple of 32.
 STRATA_KERNEL_UP_TO(kMostValueDims, delta_step,
                     (const float* x, const float* weight, float* history, const float* b, const float* a, const float* rate,
                      const float* bias, float* state, const float* gates, const float* norm, float* y, uint8_t* by32,

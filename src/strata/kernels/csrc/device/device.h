@@ -16,7 +16,8 @@
 //     atomic_add, atomic_max         on int32_t, the old value; floats are never added atomically
 //     load_volatile, store_volatile, fence_system, fence_device
 //     start_next()                   what is launched next may start now, if it is an early kernel (device.py)
-//     after_previous()               of an early kernel: returns when all that was launched before it is done. Until then
+//     after_previous()               of an early kernel: returns when all that was launched before it is done. Until
+//     then
 //                                    it may read only what no kernel writes; it comes here before it ends
 //     in_turn()                      both, for a kernel that has nothing to do before
 //     load16(p), load8(p), load4(p)  words of aligned memory; prefetch(p) and touch(p) bring a line near

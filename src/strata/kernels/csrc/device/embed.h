@@ -1,7 +1,7 @@
 // Rows of an embedding table; bits as embed/naive.py.
 //
-// Formats of codes: a thread decodes a block of a row. Floats: a thread converts a value. A shard holds the table's rows
-// from `first` on; ids of other rows are some other launch's.
+// Formats of codes: a thread decodes a block of a row. Floats: a thread converts a value. A shard holds the table's
+// rows from `first` on; ids of other rows are some other launch's.
 #pragma once
 
 #include "device.h"

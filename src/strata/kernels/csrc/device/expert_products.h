@@ -1,5 +1,6 @@
-// Products of the routed experts for a few rows of x, bit for bit as kernels/experts/naive.py: one unit for each STRATA_FORMAT.
-// The numbers in the kernels' names are T, the rows of x of a job at most. Launches: kernels/experts/launch.py.
+// Products of the routed experts for a few rows of x, bit for bit as kernels/experts/naive.py: one unit for each
+// STRATA_FORMAT. The numbers in the kernels' names are T, the rows of x of a job at most. Launches:
+// kernels/experts/launch.py.
 #pragma once
 
 #include "products_split.h"

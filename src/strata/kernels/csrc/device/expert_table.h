@@ -19,7 +19,8 @@ STRATA_INLINE int tier_of(const ExpertEntry& entry) { return static_cast<int>(en
 
 constexpr int job_pairs = 2;
 
-// An expert with up to 2 of the pairs (row, rank) that chose it; a pair is row * top_k + rank. Then what the table says of it.
+// An expert with up to 2 of the pairs (row, rank) that chose it; a pair is row * top_k + rank. Then what the table says
+// of it.
 struct alignas(16) Job {
     int32_t expert, count;
     int32_t pair[job_pairs];

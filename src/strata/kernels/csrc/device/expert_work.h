@@ -12,8 +12,8 @@ struct Unit {
     int number, job, first;
 };
 
-// What launches over the experts of a step share; T: rows of x of a job, at most. Units of a job: `per_job`. All of them wait
-// for the placing before they let the next launch start: it may then read the jobs at once.
+// What launches over the experts of a step share; T: rows of x of a job, at most. Units of a job: `per_job`. All of
+// them wait for the placing before they let the next launch start: it may then read the jobs at once.
 template <class F, int T>
 struct ExpertWork {
     const Jobs* jobs;
@@ -33,8 +33,8 @@ struct ExpertWork {
         divide();
     }
 
-    // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31. Mostly each pair
-    // has a job of its own: a block's jobs are asked for as if it were so, before their number is there.
+    // Blocks take equal runs of units, whose groups take them in turn. Units times blocks are below 2^31. Mostly each
+    // pair has a job of its own: a block's jobs are asked for as if it were so, before their number is there.
     STRATA_METHOD void divide() {
         Job first = {};
         if (first_job + thread_x() <= last_job) first = jobs->job[first_job + thread_x()];
@@ -75,7 +75,8 @@ struct ExpertWork {
         return static_cast<uint32_t>(job * T + t) * static_cast<uint32_t>(quantised_bytes<F::sub>(cols));
     }
 
-    // Asks for the rows of x of the block's jobs, by all threads; before weights, behind which they would wait for microseconds.
+    // Asks for the rows of x of the block's jobs, by all threads; before weights, behind which they would wait for
+    // microseconds.
     STRATA_METHOD void ask_first() const {
         each_line([&](int job, int t, int line) {
             copy16(codes + place_of_input(job, t) + 16 * line, x + offset_of(known[job].pair[t]) + 16 * line);
@@ -158,8 +159,8 @@ struct GateUpWork : ExpertWork<F, T> {
     }
 };
 
-// y [pairs, rows] of the down matrix of every expert whose format for it is `format`, from h [pairs, cols]. A block quantises
-// the rows of h of its own jobs; bytes of weights are asked for before h is there.
+// y [pairs, rows] of the down matrix of every expert whose format for it is `format`, from h [pairs, cols]. A block
+// quantises the rows of h of its own jobs; bytes of weights are asked for before h is there.
 template <class F, int T>
 struct DownWork : OneMatrixWork<F, T> {
     const float* h;

@@ -7,7 +7,8 @@
 namespace strata::STRATA_ISA {
 
 // ids [pairs], the expert of each pair. Experts of another tier get no job. One block does that; dynamic shared memory:
-// 2 * pairs int32. More blocks quantise x [rows, cols] beside it, four values a thread, into the layouts that are wanted.
+// 2 * pairs int32. More blocks quantise x [rows, cols] beside it, four values a thread, into the layouts that are
+// wanted.
 STRATA_KERNEL(group_pairs, (const int32_t* ids, int64_t pairs, const ExpertEntry* table, Jobs* jobs, const float* x,
                             uint8_t* by32, uint8_t* by16, int64_t rows, int64_t cols)) {
     in_turn();

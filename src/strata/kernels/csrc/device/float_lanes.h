@@ -1,5 +1,5 @@
-// Products of a few rows of x with long rows of weights that are plain floats, bit for bit as kernels/linear/naive.py. One unit
-// for each STRATA_FORMAT.
+// Products of a few rows of x with long rows of weights that are plain floats, bit for bit as kernels/linear/naive.py.
+// One unit for each STRATA_FORMAT.
 #pragma once
 
 #include "products_lanes.h"

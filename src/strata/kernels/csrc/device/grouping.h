@@ -6,8 +6,9 @@
 
 namespace strata::STRATA_ISA {
 
-// The jobs of `n` pairs: expert[p] is the pair's, -1 where another tier computes it. Pairs of a job are in order, and so
-// are jobs, by their first pair. One block, all of whose threads see `expert`; `leaders`, a word for 32 pairs, is scratch.
+// The jobs of `n` pairs: expert[p] is the pair's, -1 where another tier computes it. Pairs of a job are in order, and
+// so are jobs, by their first pair. One block, all of whose threads see `expert`; `leaders`, a word for 32 pairs, is
+// scratch.
 STRATA_INLINE void write_jobs(const int32_t* expert, uint32_t* leaders, int n, const ExpertEntry* table, Jobs* jobs) {
     static_assert(job_pairs == 2, "a job is a pair and the next one of its expert");
     int job = 0;

@@ -1,5 +1,6 @@
-// attention_inputs: what becomes of the heads of a few rows before attention, in one launch: norm and rotation of queries
-// and keys, and the keys' and values' places in the cache. A group of 32 lanes does a head; bits as kernels/joined.py.
+// attention_inputs: what becomes of the heads of a few rows before attention, in one launch: norm and rotation of
+// queries and keys, and the keys' and values' places in the cache. A group of 32 lanes does a head; bits as
+// kernels/joined.py.
 #pragma once
 
 #include "cache.h"
@@ -37,9 +38,9 @@ STRATA_INLINE float rotated(const float* head, int c, int half, bool pairs, floa
     return first ? own * cos - other * sin : own * cos + other * sin;
 }
 
-// Heads of rows that become queries, keys or values: of a row its queries, then keys, then values. q [rows, heads, dim] by
-// steps `q_row` and `q_head`; k [rows, key_heads, dim], v [rows, value_heads, dim]. Weights are null where nothing is
-// normalised. dim is kHeadValues at most.
+// Heads of rows that become queries, keys or values: of a row its queries, then keys, then values. q [rows, heads, dim]
+// by steps `q_row` and `q_head`; k [rows, key_heads, dim], v [rows, value_heads, dim]. Weights are null where nothing
+// is normalised. dim is kHeadValues at most.
 struct HeadSet {
     const float *q, *k, *v, *q_weight, *k_weight;
     float *q_out, *k_out;
@@ -60,7 +61,8 @@ struct HeadRows {
 
 constexpr int kHeadRoom = 3 * kHeadValues;  // of a group in shared memory: values, cosines, sines
 
-// Head `number` of all rows' by a group of lanes, to the outputs and to the entries of both planes; comes to the kernel's turn.
+// Head `number` of all rows' by a group of lanes, to the outputs and to the entries of both planes; comes to the
+// kernel's turn.
 STRATA_INLINE void put_head(const HeadSet& in, const HeadRows& step, int number, float* mine) {
     const int row = number / in.each(), place = number % in.each(), size = static_cast<int>(in.dim), turned = static_cast<int>(step.half);
     const bool query = place < in.heads, key = !query && place < in.heads + in.key_heads;
@@ -118,8 +120,8 @@ STRATA_KERNEL_OF(kHeadThreads, attention_inputs,
              heads_of_block + warp() * kHeadRoom);
 }
 
-// Keys of blocks of `ratio` entries: of a row that ends one the mean of its raw keys, normed and rotated to the block's first
-// position. raw [pages, page, dim]; dim is kHeadValues at most.
+// Keys of blocks of `ratio` entries: of a row that ends one the mean of its raw keys, normed and rotated to the block's
+// first position. raw [pages, page, dim]; dim is kHeadValues at most.
 struct BlockKeys {
     const float* raw;
     const int32_t* raw_table;
@@ -133,8 +135,8 @@ struct BlockKeys {
     float eps;
 };
 
-// Where the raw key of entry `entry` lies, `back` rows before row `row`: among those of this step, `own` [rows, dim], or in the
-// cache, which may not have these yet; own null: in the cache.
+// Where the raw key of entry `entry` lies, `back` rows before row `row`: among those of this step, `own` [rows, dim],
+// or in the cache, which may not have these yet; own null: in the cache.
 STRATA_INLINE const float* raw_key(const BlockKeys& in, const HeadRows& step, const float* own, int64_t row, int64_t slot,
                                    int64_t entry, int64_t back) {
     const int64_t other = row - back;
@@ -206,8 +208,9 @@ STRATA_INLINE HeadSet set_of(bool first, const HeadSet& a, const HeadSet& b) {
             either(first, a.q_row, b.q_row), either(first, a.q_head, b.q_head), either(first, a.eps, b.eps)};
 }
 
-// attention_inputs, an indexer's too (queries [rows, index_heads, index_dim], raw [rows, index_dim] to the raw keys), and the
-// keys of the blocks that rows end. Grid: x groups of lanes: every head of every row, then the indexer's, then one for each row.
+// attention_inputs, an indexer's too (queries [rows, index_heads, index_dim], raw [rows, index_dim] to the raw keys),
+// and the keys of the blocks that rows end. Grid: x groups of lanes: every head of every row, then the indexer's, then
+// one for each row.
 STRATA_KERNEL_OF(kHeadThreads, indexed_inputs,
                  (const float* q, const float* k, const float* v, const float* q_weight, const float* k_weight,
                   const float* cos, const float* sin, float* q_out, float* k_out, const int32_t* slots,

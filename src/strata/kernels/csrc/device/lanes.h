@@ -1,5 +1,5 @@
-// Rows of plain floats in shared memory, turned so that the values of a lane lie one after the other, and the lane rule's chains
-// over them: 16 bytes of each at a time, so that nothing but the dependent additions takes time.
+// Rows of plain floats in shared memory, turned so that the values of a lane lie one after the other, and the lane
+// rule's chains over them: 16 bytes of each at a time, so that nothing but the dependent additions takes time.
 #pragma once
 
 #include "products_plain.h"
@@ -7,8 +7,9 @@
 
 namespace strata::STRATA_ISA {
 
-// Where values lie in shared memory: `each` of a lane are 16 bytes. Lanes are so far apart that a warp reads or writes 16 bytes
-// of each without two of them on one bank, whether eight neighbours of a turned tile or eight neighbouring lanes.
+// Where values lie in shared memory: `each` of a lane are 16 bytes. Lanes are so far apart that a warp reads or writes
+// 16 bytes of each without two of them on one bank, whether eight neighbours of a turned tile or eight neighbouring
+// lanes.
 template <int each>
 struct LaneLayout {
     static constexpr int pad = each == 8 ? 2 : 1;  // behind `each` lanes
@@ -88,8 +89,8 @@ struct LaneChains {
             for (int t = 0; t < T; ++t) acc[t] = fma(float_of_bits(b.x[t][n / 4].w[n % 4]), v, acc[t]);
         }
     }
-    // `steps` of a lane, a multiple of `each`; rows of x lie `x_bytes` apart. While some are added, the next ones are on
-    // their way.
+    // `steps` of a lane, a multiple of `each`; rows of x lie `x_bytes` apart. While some are added, the next ones are
+    // on their way.
     STRATA_METHOD void run(const uint8_t* w, const uint8_t* x, int x_bytes, int steps) {
         const int full = steps / batch;
         Batch here, next;

@@ -1,9 +1,10 @@
-// What a hyper-connection lets through, for a few rows: silu of the low rank, its product with the up matrix, whose weights
-// are plain floats, and the mean of four streams under those gates; bits as kernels/joined.py. One unit for each
-// STRATA_FORMAT.
+// What a hyper-connection lets through, for a few rows: silu of the low rank, its product with the up matrix, whose
+// weights are plain floats, and the mean of four streams under those gates; bits as kernels/joined.py. One unit for
+// each STRATA_FORMAT.
 //
 // A block does 32 columns of all streams. A group of lanes brings the eight lines of the matrix that it reads itself to
-// shared memory before its turn, and takes two of them at once: half a group has the 32 chains of the lane rule, two a lane.
+// shared memory before its turn, and takes two of them at once: half a group has the 32 chains of the lane rule, two a
+// lane.
 #pragma once
 
 #include "beside.h"
@@ -25,8 +26,8 @@ struct alignas(2 * sizeof(Raw)) RawPair {
 };
 
 // low [rows, rank], up [4 * hidden, rank], x [rows, 4 * hidden] -> y [rows, hidden], also quantised. T rows are done
-// together. rank and hidden are multiples of 32. Grid: x groups of 32 columns. Dynamic shared memory: the block's lines, then
-// float [T, rank].
+// together. rank and hidden are multiples of 32. Grid: x groups of 32 columns. Dynamic shared memory: the block's
+// lines, then float [T, rank].
 template <class F, int T>
 STRATA_INLINE void low_rank_mix(const float* low, const uint8_t* up, const float* x, float* y, const Beside& beside,
                                 int rows, int rank, int64_t hidden, float divisor, float scale) {

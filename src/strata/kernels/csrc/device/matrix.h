@@ -3,13 +3,16 @@
 //     mma_s8(d, a, b, c)       D [16, 8] = A [16, 32] B [32, 8] + C for a group of 32 lanes; A0, B0 of half-wide tiles:
 //     mma_s8_half(d, a, b, c)  D [16, 8] = A [16, 16] B [16, 8] + C
 //     mma_s8_on                mma_s8 with C[i, j] = c[j % 2]: a lane has two columns
-//     load_rows(tile, rows_place(row), column, f)     A: 16 rows of 32 bytes of a swizzled tile from a multiple of 32 on,
-//                              f[0..1] rows 0-7 and 8-15 of the bytes 0 .. 15, f[2..3] of the bytes 16 .. 31; lane l has the
-//                              bytes 4 (l % 4) .. of row l / 4. A lane's place is the same for all columns, and 8 rows on
-//                              it is 1,024 bytes further
-//     load_columns(tile, columns_place(row), column, f)   two B, whose columns are rows of a tile: f[0..1] bytes 0 .. and
+//     load_rows(tile, rows_place(row), column, f)     A: 16 rows of 32 bytes of a swizzled tile from a multiple of 32
+//     on,
+//                              f[0..1] rows 0-7 and 8-15 of the bytes 0 .. 15, f[2..3] of the bytes 16 .. 31; lane l
+//                              has the bytes 4 (l % 4) .. of row l / 4. A lane's place is the same for all columns, and
+//                              8 rows on it is 1,024 bytes further
+//     load_columns(tile, columns_place(row), column, f)   two B, whose columns are rows of a tile: f[0..1] bytes 0 ..
+//     and
 //                              16 .. of rows 0-7, f[2..3] of rows 8-15
-//     load_half(tile, half_place(row), column, f)   32 rows of 16 bytes from a multiple of 16 on, eight rows a word: two A0 or
+//     load_half(tile, half_place(row), column, f)   32 rows of 16 bytes from a multiple of 16 on, eight rows a word:
+//     two A0 or
 //                              four B0
 //
 // Lane l holds D of rows l / 4 and l / 4 + 8, columns 2 (l % 4) and one more: d[0], d[1] of the first row.

@@ -1,5 +1,5 @@
-// rms_norm, l2_norm and row_dot; add_norm: the sum of two rows and its rms_norm; bits as norm/naive.py. Narrow rows: a group of
-// lanes does a row by itself.
+// rms_norm, l2_norm and row_dot; add_norm: the sum of two rows and its rms_norm; bits as norm/naive.py. Narrow rows: a
+// group of lanes does a row by itself.
 #pragma once
 
 #include "wide_norm.h"

@@ -1,5 +1,6 @@
-// Norms of many rows too long for norm.h's narrow form: a group of lanes keeps its whole row in registers, so that memory is
-// read once; there are groups enough to wait for it. Bits as norm/naive.py. NORM_VALUES: values of a row for each lane.
+// Norms of many rows too long for norm.h's narrow form: a group of lanes keeps its whole row in registers, so that
+// memory is read once; there are groups enough to wait for it. Bits as norm/naive.py. NORM_VALUES: values of a row for
+// each lane.
 #pragma once
 
 #include "norm_rows.h"

@@ -6,8 +6,8 @@
 
 namespace strata::STRATA_ISA {
 
-// acc + the sum of a_i b_i for i = first, first + 32, ... below n, in that order. What a lane waits for is memory, so it
-// asks for eight values before it adds the first of them.
+// acc + the sum of a_i b_i for i = first, first + 32, ... below n, in that order. What a lane waits for is memory, so
+// it asks for eight values before it adds the first of them.
 STRATA_INLINE float lane_chain(float acc, const float* a, const float* b, int64_t first, int64_t n) {
     constexpr int batch = 8;
     for (int64_t i = first; i < n; i += 32 * batch) {

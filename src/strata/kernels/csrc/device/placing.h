@@ -1,6 +1,6 @@
-// Where each expert of a layer's call is computed, decided on the device by one block of threads (kernels/rendezvous/gpu.py has
-// the shapes). It sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the entries and jobs that
-// the expert kernels work from, and publishes the CPU's part.
+// Where each expert of a layer's call is computed, decided on the device by one block of threads
+// (kernels/rendezvous/gpu.py has the shapes). It sorts the call's distinct experts into frames (VRAM), PCIe reads and
+// the CPU, writes the entries and jobs that the expert kernels work from, and publishes the CPU's part.
 #pragma once
 
 #include "../mailbox.h"
@@ -44,8 +44,9 @@ STRATA_INLINE void publish_rows(const float* x, float* to, int64_t count) {
 constexpr int place_threads = 256;
 constexpr int place_held = 2;  // entries of the table that a thread asks for before it knows whether they are used
 
-// A call to be placed; `x` are its rows. The tier of an entry of `table` says where its bytes lie; in `call` it is 0 for what the
-// GPU computes, and `jobs` has the pairs of those. `share[m]` of m missing experts go over PCIe, as far as they are pinned.
+// A call to be placed; `x` are its rows. The tier of an entry of `table` says where its bytes lie; in `call` it is 0
+// for what the GPU computes, and `jobs` has the pairs of those. `share[m]` of m missing experts go over PCIe, as far as
+// they are pinned.
 struct PlacedCall {
     const float* x;
     const ExpertEntry* table;
@@ -115,8 +116,9 @@ STRATA_INLINE void ask_cpu(const PlacedCall& in, const Placing& p, const int32_t
     store_volatile(&in.box->request, in.encounter->requests);
 }
 
-// Places a call. At the kernel's turn `choose(chosen)` writes the ids of all rows * top_k entries to `chosen`, by any threads of the
-// block, which begins with its table before. `used`: int32 [2 * (experts + rows * top_k)] of shared memory.
+// Places a call. At the kernel's turn `choose(chosen)` writes the ids of all rows * top_k entries to `chosen`, by any
+// threads of the block, which begins with its table before. `used`: int32 [2 * (experts + rows * top_k)] of shared
+// memory.
 template <class Choose>
 STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose& choose) {
     const int64_t experts = in.experts;

@@ -1,7 +1,7 @@
-// Quantised products for a few rows of x, bit for bit as kernels/linear/naive.py (docs/numerics.md 1): one unit for each
-// STRATA_FORMAT, a struct of blocks.h or products_plain.h. The numbers in the kernels' names are T, the rows of x that
-// share one reading of the weights. A launch has as many groups of lanes as are resident, or fewer. Rows of a unit, groups
-// and dynamic shared bytes: kernels/linear/launch.py.
+// Quantised products for a few rows of x, bit for bit as kernels/linear/naive.py (docs/numerics.md 1): one unit for
+// each STRATA_FORMAT, a struct of blocks.h or products_plain.h. The numbers in the kernels' names are T, the rows of x
+// that share one reading of the weights. A launch has as many groups of lanes as are resident, or fewer. Rows of a
+// unit, groups and dynamic shared bytes: kernels/linear/launch.py.
 #pragma once
 
 #include "products_share.h"

@@ -1,7 +1,7 @@
 // The products' loop over formats that are unpacked in parts (products_parts.h), for rows of which few units fit into
-// shared memory (products_share.h does the others). A unit is as many rows as a part has sub-blocks, of one matrix or two;
-// a part of the lanes has each row, and every lane holds the sums of the sub-blocks of its parts, of 32 of the lane rule.
-// Bytes come to shared memory in stages of two parts a lane, some stages ahead of the one that is computed.
+// shared memory (products_share.h does the others). A unit is as many rows as a part has sub-blocks, of one matrix or
+// two; a part of the lanes has each row, and every lane holds the sums of the sub-blocks of its parts, of 32 of the
+// lane rule. Bytes come to shared memory in stages of two parts a lane, some stages ahead of the one that is computed.
 #pragma once
 
 #include "products_parts.h"

@@ -1,7 +1,7 @@
-// The products' loop over weights that are plain floats. A unit is some rows of a matrix, done by one group of 32 lanes:
-// lane l takes the values l, l + 32, ... of each row. Bytes of weights come to shared memory as tiles: whole rows, or
-// pieces of one long row; while one tile is worked on, the next is on its way. Rows of x that all units share are brought
-// to shared memory as well, if there is room.
+// The products' loop over weights that are plain floats. A unit is some rows of a matrix, done by one group of 32
+// lanes: lane l takes the values l, l + 32, ... of each row. Bytes of weights come to shared memory as tiles: whole
+// rows, or pieces of one long row; while one tile is worked on, the next is on its way. Rows of x that all units share
+// are brought to shared memory as well, if there is room.
 #pragma once
 
 #include "arrivals.h"
@@ -75,8 +75,8 @@ struct FloatSums {
         float x[T][N];
     };
 
-    // `count` columns, the first of which is number `first` of the row; w[r] and x[t] begin there, with lane 0. While a batch
-    // is added, the next one is on its way.
+    // `count` columns, the first of which is number `first` of the row; w[r] and x[t] begin there, with lane 0. While a
+    // batch is added, the next one is on its way.
     [[gnu::always_inline]] STRATA_METHOD void add(const Raw* const (&w)[R], const float* const (&x)[T], const float* const (&scales)[R],
                                                   int first, int count) {
         constexpr int batch = 32 * rounds;
@@ -169,8 +169,8 @@ STRATA_INLINE void add_rows(const Work& work, int unit, const Stream& stream, co
     }
 }
 
-// The rows of x of all units on their way to shared memory, in pieces that every block asks for in another order: else all
-// processors would want the same lines at the same time.
+// The rows of x of all units on their way to shared memory, in pieces that every block asks for in another order: else
+// all processors would want the same lines at the same time.
 template <class Work>
 struct InputPieces {
     const uint8_t* from;

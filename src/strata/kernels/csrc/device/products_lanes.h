@@ -1,8 +1,8 @@
 // The products' loop for a few rows of x with long rows of weights that are plain floats.
 //
-// What a row takes at least is its lanes' chains of dependent additions, so nothing else may stand in their way: a block
-// brings some whole rows to shared memory before its turn, turned so that the values of a lane lie one after the other, and
-// rows of x likewise at its turn; then a group of lanes does a row, 16 bytes of each at a time.
+// What a row takes at least is its lanes' chains of dependent additions, so nothing else may stand in their way: a
+// block brings some whole rows to shared memory before its turn, turned so that the values of a lane lie one after the
+// other, and rows of x likewise at its turn; then a group of lanes does a row, 16 bytes of each at a time.
 #pragma once
 
 #include "lanes.h"

@@ -1,6 +1,7 @@
-// Codes and plain floats that read the same rows of x, in one launch: its first blocks do the floats as float_lanes.h does, the
-// others the codes as products.h does one or two rows, and none waits for another. One unit for each STRATA_FORMAT, of the
-// codes, and STRATA_FLOATS. How many blocks, groups of lanes, slots and shared bytes: kernels/linear/pair.py.
+// Codes and plain floats that read the same rows of x, in one launch: its first blocks do the floats as float_lanes.h
+// does, the others the codes as products.h does one or two rows, and none waits for another. One unit for each
+// STRATA_FORMAT, of the codes, and STRATA_FLOATS. How many blocks, groups of lanes, slots and shared bytes:
+// kernels/linear/pair.py.
 #pragma once
 
 #include "products_lanes.h"

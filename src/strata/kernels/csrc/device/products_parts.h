@@ -5,8 +5,8 @@
 
 namespace strata::STRATA_ISA {
 
-// Of formats that have it: a part is `subs` sub-blocks. The lanes of a group are split among `subs` rows, and the lanes of
-// a row take its parts in turn; so a lane has the same `subs` sums of the lane rule's 32 in all steps.
+// Of formats that have it: a part is `subs` sub-blocks. The lanes of a group are split among `subs` rows, and the lanes
+// of a row take its parts in turn; so a lane has the same `subs` sums of the lane rule's 32 in all steps.
 //     block_of(p)           of a step's blocks, the one in which lane p's part lies
 //     place(p)              where the first sub-block of lane p's parts lies in a record of x
 //     Lane(p)               what a lane keeps; `places`: bytes from there to the next sub-block
@@ -35,8 +35,8 @@ STRATA_INLINE float levels(float v) {
     return v;
 }
 
-// Values l and l + 32 of 128 share bytes of the low nibbles, all four that are 32 apart those of the high pairs. Sub-block
-// 16 b + 8 n + 2 j + h of 32 is number j of the lane 4 b + 2 n + h.
+// Values l and l + 32 of 128 share bytes of the low nibbles, all four that are 32 apart those of the high pairs.
+// Sub-block 16 b + 8 n + 2 j + h of 32 is number j of the lane 4 b + 2 n + h.
 template <>
 struct Part<Q6_K> {
     static constexpr int subs = 4;
@@ -77,8 +77,9 @@ struct Part<Q6_K> {
     }
 };
 
-// Sub-blocks 2 g and 2 g + 1 of a block are the low and the high nibbles of the same 32 bytes; lane p has g = p % 4. Lanes
-// of odd blocks begin with the second one: so eight neighbouring lanes read eight lines of 16 bytes of x in different banks.
+// Sub-blocks 2 g and 2 g + 1 of a block are the low and the high nibbles of the same 32 bytes; lane p has g = p % 4.
+// Lanes of odd blocks begin with the second one: so eight neighbouring lanes read eight lines of 16 bytes of x in
+// different banks.
 struct NibblePartLane {
     int codes, scale, swapped, places;
     bool upper;

@@ -1,8 +1,8 @@
 // Products with several rows of x on matrix units. A block has rounds of 32 rows of weights, one after the other: four
-// groups, a team, share eight rows; part p of them has the runs p (runs.h), and keeps the sums of eight lanes of the lane
-// rule. One group more brings rows to shared memory by bulk copies, into a ring of slots, each a round's rows or a piece
-// of them; as many as fit are asked for before x is there. It also finishes what the teams leave of a round, but for the
-// last.
+// groups, a team, share eight rows; part p of them has the runs p (runs.h), and keeps the sums of eight lanes of the
+// lane rule. One group more brings rows to shared memory by bulk copies, into a ring of slots, each a round's rows or a
+// piece of them; as many as fit are asked for before x is there. It also finishes what the teams leave of a round, but
+// for the last.
 #pragma once
 
 #include "arrivals.h"
@@ -11,8 +11,8 @@
 
 namespace strata::STRATA_ISA {
 
-// What the bringing group knows and the others need: of each slot where its rows begin in their lines, of each round where
-// its results go.
+// What the bringing group knows and the others need: of each slot where its rows begin in their lines, of each round
+// where its results go.
 struct RoundNotes {
     static constexpr int rounds = 8;
     int32_t* before;       // [slots][round_lines]
@@ -63,7 +63,8 @@ struct RoundBringing {
     }
 };
 
-// What a thread adds up of eight rows of weights: rows of x lane() / 4 and 8 more, of weights 2 (lane() % 4) and one more.
+// What a thread adds up of eight rows of weights: rows of x lane() / 4 and 8 more, of weights 2 (lane() % 4) and one
+// more.
 template <class F, int N>
 struct RunSums {
     using S = Round<F, N>;

@@ -1,7 +1,8 @@
 // The products' loop for one or two rows of x, over formats whose lanes unpack several sub-blocks at once
-// (products_parts.h). A unit is as many rows of weights as a part has sub-blocks, done by one group of lanes; it lies in
-// shared memory as it lies in its matrix, brought by one bulk copy, the first ones before x is there. What bounds these
-// products is what shared memory gives in a cycle: a group computes two units at once, which share what is read of x.
+// (products_parts.h). A unit is as many rows of weights as a part has sub-blocks, done by one group of lanes; it lies
+// in shared memory as it lies in its matrix, brought by one bulk copy, the first ones before x is there. What bounds
+// these products is what shared memory gives in a cycle: a group computes two units at once, which share what is read
+// of x.
 #pragma once
 
 #include "arrivals.h"
@@ -12,7 +13,8 @@ namespace strata::STRATA_ISA {
 
 constexpr int share_most = 72;  // slots of all groups; kernels/linear/share.py computes how many there are
 
-// What is known of a unit whose bytes are on their way: where they begin in their 16-byte line, and where its results go.
+// What is known of a unit whose bytes are on their way: where they begin in their 16-byte line, and where its results
+// go.
 struct UnitNote {
     RoundResult result;
     int before;

@@ -1,8 +1,8 @@
-// The products' loop over the rows of experts, in formats with codes. A unit is some consecutive rows of a matrix, or of two,
-// done by one group of 32 lanes: `parts` neighbouring lanes have a row, lane p of them its sub-blocks p, p + parts, ..,
-// whose terms go to its 32 / parts sums in turn. So a lane's sum is one lane's of the lane rule, x is read once for all rows
-// of a unit, and rows of few sub-blocks leave no lane idle. The steps of a full stage are unrolled, those of
-// another are not.
+// The products' loop over the rows of experts, in formats with codes. A unit is some consecutive rows of a matrix, or
+// of two, done by one group of 32 lanes: `parts` neighbouring lanes have a row, lane p of them its sub-blocks p, p +
+// parts, .., whose terms go to its 32 / parts sums in turn. So a lane's sum is one lane's of the lane rule, x is read
+// once for all rows of a unit, and rows of few sub-blocks leave no lane idle. The steps of a full stage are unrolled,
+// those of another are not.
 #pragma once
 
 #include "split_bringing.h"
@@ -47,8 +47,8 @@ struct SplitSums {
         }
     }
 
-    // The row's sums: value l * T + t in the lanes (l * T + t) * parts / (L * T), .. of the row. Sums that were turned give
-    // the same: what is added to what stays.
+    // The row's sums: value l * T + t in the lanes (l * T + t) * parts / (L * T), .. of the row. Sums that were turned
+    // give the same: what is added to what stays.
     STRATA_METHOD float tree() {
         float v[L * T];
         STRATA_UNROLL
@@ -120,8 +120,9 @@ struct SplitBlocks<F, L, S, true> {
     }
 };
 
-// What becomes of a unit's sums. Those of T rows of x with L matrices lie in P neighbouring lanes of a row: the first P / L of
-// them have `sum` of the first matrix, T rows in turn, and `second` of the last. `counted`: rows of x that there are.
+// What becomes of a unit's sums. Those of T rows of x with L matrices lie in P neighbouring lanes of a row: the first P
+// / L of them have `sum` of the first matrix, T rows in turn, and `second` of the last. `counted`: rows of x that there
+// are.
 template <class Work, int T, int P>
 struct SplitResults {
     static constexpr int each = P / T;
@@ -239,9 +240,9 @@ STRATA_INLINE void split_units(const Work& work, const Table& table, const uint8
 //     cols, lines, codes        values of a row; rows of a unit in each matrix; the rows of x, in shared memory
 //     start()                   finds the units begin, begin + stride, .. below end of this group
 //     ask_first(), ask_later()  ask for the rows of x, before any weights or after some
-//     wait_for_rows<asked>()    until they are in `codes`, for all threads after a barrier; weights were asked for so often since
-//     unit_of(number), advance(unit)   a unit, and the group's next one; has(unit): whether it is this launch's
-//     rows_of(unit), data(job, l), stream(unit, l)   its rows, of one matrix or two
+//     wait_for_rows<asked>()    until they are in `codes`, for all threads after a barrier; weights were asked for so
+//     often since unit_of(number), advance(unit)   a unit, and the group's next one; has(unit): whether it is this
+//     launch's rows_of(unit), data(job, l), stream(unit, l)   its rows, of one matrix or two
 template <class F, int L, int T, int P, class Work>
 STRATA_INLINE void run_split(Work& work, uint32_t* table, uint8_t* rings) {
     using S = Split<F, L, P>;

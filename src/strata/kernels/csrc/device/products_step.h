@@ -46,7 +46,8 @@ STRATA_INLINE void touch_inputs(const Work& work, int unit, int64_t bytes) {
 // Up to so many quantised rows of x that all units share lie in shared memory; kernels/linear/launch.py makes room.
 constexpr int most_staged_rows = 2;
 
-// The rows of x of a group's units from when `work.wait()` has returned: in shared memory, where all units share few of them.
+// The rows of x of a group's units from when `work.wait()` has returned: in shared memory, where all units share few of
+// them.
 template <class F, int T, class Work>
 struct InputRows {
     uint8_t* const at;
@@ -145,8 +146,8 @@ STRATA_INLINE Codes<F::sub> factors_of(const typename Layout<F>::Block& block, i
 }
 
 // Sums of N values over the lanes, N a power of two up to 32, in the order of the lane rule: lane l gets the sum of
-// value l / (32 / N). While there are several, a level halves their number as well as the lanes of each. The order is the
-// same when all lanes are turned: lane l of the rule in thread (l + n) % 32, for any n.
+// value l / (32 / N). While there are several, a level halves their number as well as the lanes of each. The order is
+// the same when all lanes are turned: lane l of the rule in thread (l + n) % 32, for any n.
 template <int N, int mask, int size>
 STRATA_INLINE float trees(float (&v)[size]) {
     if constexpr (mask == 0) {

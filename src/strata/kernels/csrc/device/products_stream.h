@@ -1,5 +1,5 @@
-// The products' loop over formats with codes. A unit is two rows of one matrix, or of two matrices, done by one group of
-// 32 lanes from beginning to end. The rows lie in memory one after the other, so a step takes the next 32 sub-blocks
+// The products' loop over formats with codes. A unit is two rows of one matrix, or of two matrices, done by one group
+// of 32 lanes from beginning to end. The rows lie in memory one after the other, so a step takes the next 32 sub-blocks
 // wherever a row ends: no lane idles. While a group computes a stage of some steps, the bytes of the next one, of this
 // unit or another, are on their way into its ring in shared memory. Groups never wait for each other.
 #pragma once
@@ -173,7 +173,8 @@ STRATA_INLINE void pair_of_rows(const Work& work, const Table& table, const Inpu
 //     streams(unit, Stream*)    its rows, of one matrix or two; none when the unit is not this launch's
 //     count(unit)               its rows of x; one_input(): they are the same rows for all units
 //     input(unit, t)            where row t of them lies
-//     finish(unit, r, t, sum, second)   called by one lane: row r of the unit with row t of x, in the first matrix and the last
+//     finish(unit, r, t, sum, second)   called by one lane: row r of the unit with row t of x, in the first matrix and
+//     the last
 template <class F, int L, int T, class R, class Work>
 STRATA_INLINE void run_stages(Work& work, unsigned char* shared) {
     uint32_t* const table = reinterpret_cast<uint32_t*>(shared);

@@ -1,7 +1,8 @@
-// Products with several rows of x on matrix units. A block has tiles of 16 rows of weights, one after the other; a tile's
-// bytes come to shared memory in steps of 32 sub-blocks. Each of the block's eight groups takes four lanes of the lane
-// rule (docs/numerics.md 1.4): group r the lanes r, r + 8, r + 16 and r + 24, whose sums every thread keeps for four
-// results in each 8 rows of x. Groups add theirs as the tree does, then leave the tile's sums in shared memory.
+// Products with several rows of x on matrix units. A block has tiles of 16 rows of weights, one after the other; a
+// tile's bytes come to shared memory in steps of 32 sub-blocks. Each of the block's eight groups takes four lanes of
+// the lane rule (docs/numerics.md 1.4): group r the lanes r, r + 8, r + 16 and r + 24, whose sums every thread keeps
+// for four results in each 8 rows of x. Groups add theirs as the tree does, then leave the tile's sums in shared
+// memory.
 #pragma once
 
 #include "fragments.h"
@@ -129,7 +130,8 @@ struct TileSums {
           x_codes(keep(g * N * S::record + F::sub / 4 * lane())),
           x_scales(keep(g * N * S::record + 8 * F::sub + 16 * (lane() % 4))) {}
 
-    // The group's sub-block of turn j of a step lies so many bytes after the step's beginning, or its own for short blocks.
+    // The group's sub-block of turn j of a step lies so many bytes after the step's beginning, or its own for short
+    // blocks.
     STRATA_INLINE int offset_of(int j) { return (subs == 1 ? 8 * j : 8 * j / subs) * F::bytes; }
 
     // places: the thread's rows; x: of the step; `left`: sub-blocks.

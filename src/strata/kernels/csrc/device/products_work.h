@@ -41,7 +41,8 @@ struct Share {
     }
 };
 
-// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/matrices.py. A unit is `lines` rows of one.
+// Matrices that read the same rows of x: int64 [count][8], written by kernels/linear/matrices.py. A unit is `lines`
+// rows of one.
 struct Matrix {
     int64_t data, scales, rows, first_unit, rows_before, scale_bits, unused[2];
 };
@@ -56,7 +57,8 @@ struct RoundResult {
     int rows;
 };
 
-// y holds the results of the matrices one after the other, each [rows, matrix.rows]; S divides their units among groups.
+// y holds the results of the matrices one after the other, each [rows, matrix.rows]; S divides their units among
+// groups.
 template <class F, int T, class S = Share>
 struct LinearWork : S {
     const Matrix* matrices;
@@ -66,7 +68,8 @@ struct LinearWork : S {
     int cols, lines;
     static constexpr bool shares_inputs = true;
 
-    // What is known of the matrices comes to shared memory first: every look at it would be a way to the second-level cache.
+    // What is known of the matrices comes to shared memory first: every look at it would be a way to the second-level
+    // cache.
     STRATA_METHOD void start() {
         start_next();
         this->divide(units);

@@ -1,9 +1,11 @@
-// Products of weights that are plain floats with many rows of x, bit for bit as kernels/linear/naive.py: chains of fused
-// multiply-adds along the values of a lane, and the lane rule's tree depth first (prompt_arrange.h, prompt_sums.h).
+// Products of weights that are plain floats with many rows of x, bit for bit as kernels/linear/naive.py: chains of
+// fused multiply-adds along the values of a lane, and the lane rule's tree depth first (prompt_arrange.h,
+// prompt_sums.h).
 //
 // A block of 128 threads computes 128 rows of x by 64 rows of the weight, a thread 8 by 8: rows m .. m + 3 and
-// m + 64 .. m + 67, so that neighbours read neighbouring words, and likewise rows of the weight. Where there are few such
-// tiles, eight blocks share one: each adds four of the lanes, a whole branch of the tree, and join_floats the rest.
+// m + 64 .. m + 67, so that neighbours read neighbouring words, and likewise rows of the weight. Where there are few
+// such tiles, eight blocks share one: each adds four of the lanes, a whole branch of the tree, and join_floats the
+// rest.
 #pragma once
 
 #include "prompt_sums.h"
@@ -71,8 +73,8 @@ struct FloatValue {
     }
 };
 
-// The values of the lane whose turn it is; the next value is read while one is added. A stage has an even number of values of
-// a lane, or all of a pair of lanes.
+// The values of the lane whose turn it is; the next value is read while one is added. A stage has an even number of
+// values of a lane, or all of a pair of lanes.
 struct FloatValues {
     FloatLoader loader;
     int of_lane;
@@ -147,8 +149,9 @@ STRATA_INLINE void store_floats(const float (&sums)[float_results], float factor
     }
 }
 
-// x and w arranged in tiles of float_rows and float_lines, each lane with of_lane values, which are even; a stage has `step` of
-// them, a divisor of of_lane or 2 of_lane -> y [rows, count]. Grid: x tiles of the weight, y tiles of x, z 1, or float_parts for as many branches [z, rows, count].
+// x and w arranged in tiles of float_rows and float_lines, each lane with of_lane values, which are even; a stage has
+// `step` of them, a divisor of of_lane or 2 of_lane -> y [rows, count]. Grid: x tiles of the weight, y tiles of x, z 1,
+// or float_parts for as many branches [z, rows, count].
 STRATA_KERNEL_OF(float_threads, prompt_floats,
                  (const float* x, const float* w, float* y, int64_t rows, int64_t count, int64_t of_lane, int64_t step,
                   int64_t parts, int64_t scale_bits)) {

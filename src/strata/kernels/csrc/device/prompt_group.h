@@ -1,5 +1,5 @@
-// The pairs (row, rank) of many rows sorted by expert, and cut into tiles of up to 64 or 192. The order of an expert's pairs is
-// left to chance: rows do not depend on their neighbours, so no result shows it.
+// The pairs (row, rank) of many rows sorted by expert, and cut into tiles of up to 64 or 192. The order of an expert's
+// pairs is left to chance: rows do not depend on their neighbours, so no result shows it.
 #pragma once
 
 #include "expert_table.h"
@@ -74,8 +74,8 @@ STRATA_KERNEL(prompt_fill, (const int32_t* ids, const ExpertEntry* table, int32_
     if (at < pairs && tier_of(table[ids[at]]) <= tier) sorted[atomic_add(cursors + ids[at], 1)] = static_cast<int32_t>(at);
 }
 
-// What the rendezvous would have counted of a call in which the device computes everything: a ledger (rendezvous.h; entries
-// and distinct experts by tier, calls) and the experts' uses. The split learns nothing from it. One block.
+// What the rendezvous would have counted of a call in which the device computes everything: a ledger (rendezvous.h;
+// entries and distinct experts by tier, calls) and the experts' uses. The split learns nothing from it. One block.
 STRATA_KERNEL_OF(group_threads, prompt_ledger,
                  (const int32_t* counts, const ExpertEntry* table, int64_t* ledger, int32_t* uses, int64_t experts)) {
     SHARED(int32_t, totals, 6);

@@ -1,10 +1,10 @@
-// Operands of a product of many rows on their way into shared memory, stage by stage: a ring of stages, of which each has
-// the records of a block's rows of x (one for each 64) and one of the weight. The groups of lanes that compute go through
-// all stages of the block's units with `next`; a stage may be read from then until the next `next`. Four more groups call
-// `feed` instead.
+// Operands of a product of many rows on their way into shared memory, stage by stage: a ring of stages, of which each
+// has the records of a block's rows of x (one for each 64) and one of the weight. The groups of lanes that compute go
+// through all stages of the block's units with `next`; a stage may be read from then until the next `next`. Four more
+// groups call `feed` instead.
 //
-// Where rings are (ring.h) a lane of one of them asks for whole records, and groups wait for what they read, not for each
-// other: a stage that all groups have left is filled again. Elsewhere all threads copy, between barriers.
+// Where rings are (ring.h) a lane of one of them asks for whole records, and groups wait for what they read, not for
+// each other: a stage that all groups have left is filled again. Elsewhere all threads copy, between barriers.
 #pragma once
 
 #include "prompt_tiles.h"

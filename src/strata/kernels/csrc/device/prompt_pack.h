@@ -1,4 +1,5 @@
-// Quantised rows of x as the records that products read (prompt_layout.h): all rows in order, or those of experts' tiles.
+// Quantised rows of x as the records that products read (prompt_layout.h): all rows in order, or those of experts'
+// tiles.
 #pragma once
 
 #include "matrix.h"
@@ -8,8 +9,8 @@ namespace strata::STRATA_ISA {
 
 constexpr int pack_threads = 256;
 
-// Quantised rows, and what each row of a tile is: row pairs[first + i] / top_k, or pairs[first + i] where top_k is 0, or
-// first + i without pairs.
+// Quantised rows, and what each row of a tile is: row pairs[first + i] / top_k, or pairs[first + i] where top_k is 0,
+// or first + i without pairs.
 struct PackedRows {
     const uint8_t* codes;
     const float* d;

@@ -1,5 +1,5 @@
-// What a group of 32 lanes adds, place by place, to its results of a product of many rows: 32 rows of x by 32 rows of the
-// weight, a thread 32 of them (prompt_products.h).
+// What a group of 32 lanes adds, place by place, to its results of a product of many rows: 32 rows of x by 32 rows of
+// the weight, a thread 32 of them (prompt_products.h).
 #pragma once
 
 #include "matrix.h"

@@ -1,10 +1,11 @@
-// Products of weights in codes with many rows of x, on matrix units, bit for bit as kernels/linear/naive.py: the sums of a
-// sub-block are exact whoever adds them, and the few float operations keep the lane rule's order (prompt_layout.h).
-// One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and STRATA_GROUPS (1 or 3).
+// Products of weights in codes with many rows of x, on matrix units, bit for bit as kernels/linear/naive.py: the sums
+// of a sub-block are exact whoever adds them, and the few float operations keep the lane rule's order
+// (prompt_layout.h). One unit for each STRATA_SUB (values that share a scale: 32 or 16), STRATA_MINIMA (0 or 1) and
+// STRATA_GROUPS (1 or 3).
 //
-// The 4 G groups of 32 lanes of a block that compute have 64 G rows of x by 64 of the weight, every thread 32 results. Four
-// more bring operands. With G = 3 a scheduler has three groups, of which two add terms while one waits for the matrix
-// unit. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
+// The 4 G groups of 32 lanes of a block that compute have 64 G rows of x by 64 of the weight, every thread 32 results.
+// Four more bring operands. With G = 3 a scheduler has three groups, of which two add terms while one waits for the
+// matrix unit. Dynamic shared bytes: kernels/linear/prompt.py, shared_bytes.
 #pragma once
 
 #include "prompt_places.h"

@@ -1,6 +1,6 @@
-// Sums of one thread in the order of the lane rule's tree (prompt_layout.h). Lane l of the first half is added up in `even`,
-// lane l + 16 in `odd`, and what climbs goes on in `odd`; at each higher level a sum waits for its partner. The pairs have
-// their turns in the order of `turn_of`.
+// Sums of one thread in the order of the lane rule's tree (prompt_layout.h). Lane l of the first half is added up in
+// `even`, lane l + 16 in `odd`, and what climbs goes on in `odd`; at each higher level a sum waits for its partner. The
+// pairs have their turns in the order of `turn_of`.
 #pragma once
 
 #include "bytes.h"
@@ -81,8 +81,8 @@ struct WaitingSums {
     }
 };
 
-// The sum of a pair's lanes is in `odd` and climbs as far as its partners are, and waits there. After the last pair `odd` is
-// the result. `count`: terms of a row. A branch without terms would be a zero to add, which changes only -0.
+// The sum of a pair's lanes is in `odd` and climbs as far as its partners are, and waits there. After the last pair
+// `odd` is the result. `count`: terms of a row. A branch without terms would be a zero to add, which changes only -0.
 // Returns whether the sum goes on to level 2.
 template <int N>
 STRATA_INLINE bool climb_low(TreeSums<N>& s, int pair, int count) {

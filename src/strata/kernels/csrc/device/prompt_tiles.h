@@ -1,6 +1,6 @@
-// Which tiles of a product of many rows a block does. A unit is a tile of rows of x with one of the tiles of rows of the
-// weight; the blocks of a launch take units in turn, and the stages of a unit's operands arrive while earlier stages, of
-// the unit before perhaps, are computed.
+// Which tiles of a product of many rows a block does. A unit is a tile of rows of x with one of the tiles of rows of
+// the weight; the blocks of a launch take units in turn, and the stages of a unit's operands arrive while earlier
+// stages, of the unit before perhaps, are computed.
 #pragma once
 
 #include "bytes.h"
@@ -9,8 +9,8 @@
 
 namespace strata::STRATA_ISA {
 
-// One launch's work. Of a single matrix: `tiles` null. Of experts first_expert and following: their tiles are those from
-// tile_starts[first_expert] on, and pairs[first + i] is the pair (row, rank) of row i of a tile.
+// One launch's work. Of a single matrix: `tiles` null. Of experts first_expert and following: their tiles are those
+// from tile_starts[first_expert] on, and pairs[first + i] is the pair (row, rank) of row i of a tile.
 struct PromptWork {
     const RowsTile* tiles;
     const int32_t* pairs;

@@ -1,5 +1,5 @@
-// Weights of one format (STRATA_FORMAT) unpacked into panels for products of many rows, records of codes with their offsets
-// taken off, as signed bytes, and of the scales of their sub-blocks (prompt_layout.h).
+// Weights of one format (STRATA_FORMAT) unpacked into panels for products of many rows, records of codes with their
+// offsets taken off, as signed bytes, and of the scales of their sub-blocks (prompt_layout.h).
 #pragma once
 
 #include "expert_table.h"
@@ -41,8 +41,8 @@ STRATA_INLINE uint8_t* codes_place(uint8_t* tile, int row, int32_t place, int ha
     return tile + place / R::steps * R::bytes + swizzled(row, place % R::steps * sub + half);
 }
 
-// The lanes write their sub-blocks of a row, lane l that at place `place` (below 0: none). Two neighbours write the halves of
-// one sub-block of 32 and then of the other, so that 32 bytes of memory are filled at once.
+// The lanes write their sub-blocks of a row, lane l that at place `place` (below 0: none). Two neighbours write the
+// halves of one sub-block of 32 and then of the other, so that 32 bytes of memory are filled at once.
 template <class R, int sub>
 STRATA_INLINE void put_codes(uint8_t* tile, int row, int32_t place, const Codes<sub>& c) {
     uint32_t low[4], high[4];

@@ -1,12 +1,14 @@
-// Activations as the products read them. A row of K values is cut into steps of 32 sub-blocks, and a step is one record:
+// Activations as the products read them. A row of K values is cut into steps of 32 sub-blocks, and a step is one
+// record:
 //
-//     q [sub / 16][32][16]   int8: half h of the sub-block at place p in 16 bytes, so that a group reads 512 bytes at once
-//     d, m, -m, 0 [32]       16 bytes by the same places: a float32, the scale of the block of 32 that the sub-block lies in;
+//     q [sub / 16][32][16]   int8: half h of the sub-block at place p in 16 bytes, so that a group reads 512 bytes at
+//     once d, m, -m, 0 [32]       16 bytes by the same places: a float32, the scale of the block of 32 that the
+//     sub-block lies in;
 //                            the sum of the sub-block's q as int32; its negative as float32
 //
 // Sub-blocks of 32 values lie in order. Those of 16 lie as lanes read them that unpack four at once (products_parts.h):
-// sub-block 16 p + 8 n + 2 j + h at place 8 j + 4 p + 2 n + h. Of a row's last record only the places of sub-blocks that
-// there are hold something.
+// sub-block 16 p + 8 n + 2 j + h at place 8 j + 4 p + 2 n + h. Of a row's last record only the places of sub-blocks
+// that there are hold something.
 #pragma once
 
 #include "bytes.h"
@@ -38,8 +40,8 @@ STRATA_INLINE int place_in_record(int index) {
     return sub == 32 ? index : (index >> 1 & 3) << 3 | (index >> 4) << 2 | (index >> 3 & 1) << 1 | (index & 1);
 }
 
-// Bytes from the beginning of a row to where sub-block `index` lies; it may be below 0 when only a later one is read. The
-// sub-block 32 further lies Record::bytes further.
+// Bytes from the beginning of a row to where sub-block `index` lies; it may be below 0 when only a later one is read.
+// The sub-block 32 further lies Record::bytes further.
 template <int sub>
 STRATA_INLINE int place_of(int index) {
     return (index >> 5) * Record<sub>::bytes + 16 * place_in_record<sub>(index & 31);
@@ -67,7 +69,8 @@ STRATA_INLINE void put_scale(uint8_t* place, float d, int32_t sum) {
 }
 
 // Eight lanes hold a block of 32 values, four each; the block is number `block` of a row. All lanes of a group
-// take part, with blocks of their own; `row` null: they only take part. `mixed`: as mixed_line has a sub-block of 32 values.
+// take part, with blocks of their own; `row` null: they only take part. `mixed`: as mixed_line has a sub-block of 32
+// values.
 template <int sub, bool mixed = false>
 STRATA_INLINE void put_words(uint8_t* row, int64_t block, uint32_t codes, float d) {
     int32_t sum = dot4(static_cast<int32_t>(codes), 0x01010101, 0);
@@ -106,7 +109,8 @@ STRATA_INLINE void quantise_words(const float (&x)[4], uint8_t* row32, uint8_t* 
     put_words<16>(row16, block, codes, d);
 }
 
-// Thread `index` of those that quantise x [rows, cols], eight lanes for each block of 32 values. All lanes of a group take part.
+// Thread `index` of those that quantise x [rows, cols], eight lanes for each block of 32 values. All lanes of a group
+// take part.
 STRATA_INLINE void quantise_part(const float* x, uint8_t* by32, uint8_t* by16, int64_t rows, int64_t cols, int64_t index) {
     const int64_t first = index * 4, block = index / 8, across = cols / 32, row = block / across;
     const bool inside = row < rows;

@@ -1,5 +1,6 @@
 // Registers that some of a block's groups of 32 lanes leave to others (NVIDIA's processors of architecture 9.0a): four
-// neighbours, from a multiple of four on, call one of these together. Elsewhere each thread keeps what the launch gave it.
+// neighbours, from a multiple of four on, call one of these together. Elsewhere each thread keeps what the launch gave
+// it.
 #pragma once
 
 #include "device.h"

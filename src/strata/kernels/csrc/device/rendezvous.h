@@ -1,12 +1,13 @@
-// Where each expert of a layer's call is computed, decided on the device; and the encounter with the CPU for those that it
-// computes (kernels/rendezvous/gpu.py has the shapes).
+// Where each expert of a layer's call is computed, decided on the device; and the encounter with the CPU for those that
+// it computes (kernels/rendezvous/gpu.py has the shapes).
 //
-//     place     sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the entries and jobs
+//     place     sorts the call's distinct experts into frames (VRAM), PCIe reads and the CPU, writes the entries and
+//     jobs
 //               that the expert kernels work from, and publishes the CPU's part; beside that it quantises x
 //     combine   waits for the CPU's part when there is one, and adds up all experts in rank order
 //
-// A call without CPU experts meets nobody. The wait is bounded: after `limit_ns` the call is poisoned, nothing waits any
-// more, and the host finds the poison.
+// A call without CPU experts meets nobody. The wait is bounded: after `limit_ns` the call is poisoned, nothing waits
+// any more, and the host finds the poison.
 #pragma once
 
 #include "placing.h"
@@ -14,8 +15,8 @@
 
 namespace strata::STRATA_ISA {
 
-// One block places; dynamic shared memory: int32 [2 * (experts + rows * top_k)]. More blocks quantise x, four values a thread,
-// into the layouts that are wanted.
+// One block places; dynamic shared memory: int32 [2 * (experts + rows * top_k)]. More blocks quantise x, four values a
+// thread, into the layouts that are wanted.
 STRATA_KERNEL_OF(place_threads, rendezvous_place,
                  (const int32_t* ids, const float* x, const ExpertEntry* table, const int32_t* share, ExpertEntry* call,
                   int32_t* ways, Jobs* jobs, Encounter* encounter, Ledger* ledger, int32_t* uses, Mailbox* box,
@@ -37,8 +38,8 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
 // Looks at the device's memory that a waiting block takes before it looks over the bus itself.
 constexpr int looks_at_home = 1024;
 
-// Waits until the CPU has answered `request`; nobody waits once a call is poisoned. The bus brings a word to one block after the
-// other, a microsecond each: so the first block looks there, and tells the others.
+// Waits until the CPU has answered `request`; nobody waits once a call is poisoned. The bus brings a word to one block
+// after the other, a microsecond each: so the first block looks there, and tells the others.
 STRATA_INLINE void wait_for_answer(int64_t request, Encounter* encounter, Mailbox* box, bool first, int64_t began,
                                    int64_t limit_ns) {
     if (load_volatile(&encounter->poisoned) == 0) {
@@ -76,8 +77,8 @@ STRATA_INLINE void ask_ranks(Ranks& ranks, const float* outputs, const float* we
     }
 }
 
-// One block per 256 columns (x) and row (y). outputs [rows, top_k, hidden]: what the GPU computed. own [rows, hidden] behind the
-// gates strength [rows] is added last; null: nothing is.
+// One block per 256 columns (x) and row (y). outputs [rows, top_k, hidden]: what the GPU computed. own [rows, hidden]
+// behind the gates strength [rows] is added last; null: nothing is.
 STRATA_KERNEL(rendezvous_combine,
               (const float* outputs, const float* weights, const int32_t* ways, Encounter* encounter, Ledger* ledger,
                Mailbox* box, const float* answers, const float* own, const float* strength, float* y, int64_t top_k,

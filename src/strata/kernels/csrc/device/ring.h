@@ -1,11 +1,12 @@
 // What a ring of stages in shared memory needs where one thread may bring whole pieces of memory and groups of lanes
 // wait for them (NVIDIA's processors since 9.0, STRATA_RINGS): arrivals, 8 bytes of shared memory each.
 //
-//     begin_arrival(arrival, count)           so many arrive before it is complete; then a fence and a barrier of the block
-//     expect_bytes(arrival, bytes)            arrives, and lets it wait for bytes of bulk copies too
+//     begin_arrival(arrival, count)           so many arrive before it is complete; then a fence and a barrier of the
+//     block expect_bytes(arrival, bytes)            arrives, and lets it wait for bytes of bulk copies too
 //     copy_bulk(to, from, bytes, arrival)     by one thread: 16-byte lines
 //     arrive(arrival)
-//     wait_for(arrival, parity)               until the turns that are complete are more than those of this parity: 0 for
+//     wait_for(arrival, parity)               until the turns that are complete are more than those of this parity: 0
+//     for
 //                                             its first, third .. turn. Of a new arrival 1 is over already
 #pragma once
 

@@ -1,4 +1,5 @@
-// Rows of x in shared memory as products in rounds take them (products_runs.h), and how a round's shared memory is divided.
+// Rows of x in shared memory as products in rounds take them (products_runs.h), and how a round's shared memory is
+// divided.
 #pragma once
 
 #include "products_work.h"
@@ -21,15 +22,15 @@ struct Round {
     static constexpr int most_slots = 7;
 
     STRATA_INLINE int x_bytes(int subs) { return (subs + 7) / 8 * 4 * record; }
-    // From a row to the next in a slot: an odd multiple of 16, with room for lines that are not filled, and reads past the
-    // end.
+    // From a row to the next in a slot: an odd multiple of 16, with room for lines that are not filled, and reads past
+    // the end.
     STRATA_INLINE int pitch(int bytes) { return ((bytes + 15 + 8 + 15) / 16 | 1) * 16; }
 };
 
 // x as lanes take it, two sub-blocks k of a run one after the other: an A of mma_s8 for both at once, rows 0-7 for the
-// first and 8-15 for the second, or for N = 2 an A of 16 rows for each; then for each row and sub-block d and the negative
-// of its sum. A group brings 16 bytes of each sub-block of a step of one row at once; what lies behind the last is never
-// used. Blocks begin at different places, for all read the same lines.
+// first and 8-15 for the second, or for N = 2 an A of 16 rows for each; then for each row and sub-block d and the
+// negative of its sum. A group brings 16 bytes of each sub-block of a step of one row at once; what lies behind the
+// last is never used. Blocks begin at different places, for all read the same lines.
 template <class F, int N, class Work>
 STRATA_INLINE void stage_runs(const Work& work, uint8_t* x, int subs) {
     using S = Round<F, N>;

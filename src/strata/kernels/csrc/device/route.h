@@ -5,7 +5,8 @@
 
 namespace strata::STRATA_ISA {
 
-// logits [rows, experts] -> ids, weights [rows, top_k]. Grid: x rows. Dynamic shared memory: 8 bytes per expert, 4 per place.
+// logits [rows, experts] -> ids, weights [rows, top_k]. Grid: x rows. Dynamic shared memory: 8 bytes per expert, 4 per
+// place.
 STRATA_KERNEL_OF(route_threads, route, (const float* logits, int32_t* ids, float* weights, int64_t num_experts,
                                         int64_t top_k, int64_t renormalise)) {
     in_turn();

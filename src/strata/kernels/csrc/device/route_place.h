@@ -9,7 +9,8 @@ namespace strata::STRATA_ISA {
 
 static_assert(route_threads == place_threads, "one block does both");
 
-// As `route` and then `rendezvous_place` for one row. Dynamic shared memory: float [2 * experts], then as rendezvous_place.
+// As `route` and then `rendezvous_place` for one row. Dynamic shared memory: float [2 * experts], then as
+// rendezvous_place.
 STRATA_KERNEL_BESIDE(place_threads, 1, route_place,
                  (const float* logits, int32_t* ids, float* weights, int64_t renormalise, const float* x,
                   const ExpertEntry* table, const int32_t* share, ExpertEntry* call, int32_t* ways, Jobs* jobs,

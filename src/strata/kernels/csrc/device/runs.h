@@ -1,18 +1,20 @@
-// Codes of eight rows of a K-quant as matrix units take them, unpacked by one group of 32 lanes; for any products that have
-// several rows of x.
+// Codes of eight rows of a K-quant as matrix units take them, unpacked by one group of 32 lanes; for any products that
+// have several rows of x.
 //
-// A step of a row is 32 sub-blocks, one for each lane of the lane rule (docs/numerics.md 1.4). Four groups share it: part p
-// takes the sub-blocks p, p + 4, .., p + 28, its run. So a group's sums of a run are those of eight lanes of the rule, of
-// which the first three levels of the tree meet within the group. Lane 4 r + c of a group has, of every sub-block of row r,
-// the values 4 c .. and 16 + 4 c .., or 4 c .. of 16: one B of mma_s8, whose D has the row of x lane() / 4 and the rows of
-// weights 2 (lane() % 4) and one more.
+// A step of a row is 32 sub-blocks, one for each lane of the lane rule (docs/numerics.md 1.4). Four groups share it:
+// part p takes the sub-blocks p, p + 4, .., p + 28, its run. So a group's sums of a run are those of eight lanes of the
+// rule, of which the first three levels of the tree meet within the group. Lane 4 r + c of a group has, of every
+// sub-block of row r, the values 4 c .. and 16 + 4 c .., or 4 c .. of 16: one B of mma_s8, whose D has the row of x
+// lane() / 4 and the rows of weights 2 (lane() % 4) and one more.
 //
 // How to use it, for rows whose steps lie in shared memory (products_runs.h does):
 //     const Run<F>::Lane lane(at, part)      once a row: its first step begins `at` bytes after a base aligned to 16
-//     Run<F>::pair(base, lane, q, w)         w[0], w[1]: sub-blocks 2 q and 2 q + 1 of the run. Next step: base + Step<F>::bytes
-//     Run<F>::scales(base, lane, s, m)       scales, and minima where there are some, of sub-blocks 2 (lane() % 4) and one
+//     Run<F>::pair(base, lane, q, w)         w[0], w[1]: sub-blocks 2 q and 2 q + 1 of the run. Next step: base +
+//     Step<F>::bytes Run<F>::scales(base, lane, s, m)       scales, and minima where there are some, of sub-blocks 2
+//     (lane() % 4) and one
 //                                            more: every lane of a group two of the eight, for others to read
-//     bias                                   is to be taken from codes: sum(w q) - bias sum(q), exact as an fma of floats
+//     bias                                   is to be taken from codes: sum(w q) - bias sum(q), exact as an fma of
+//     floats
 // Reads up to 7 bytes past a step. Rows whose places are odd multiples of 16 apart meet no bank twice.
 #pragma once
 

@@ -41,8 +41,8 @@ struct Border {
     int surplus;  // blocks of this very rank that do not fit: the first ones are left out
 };
 
-// Of 256 counts, the digit at which `above` and the counts from the highest digit down reach `keep`: found = {digit, how
-// many are above it, its count}. Each lane looks at eight digits.
+// Of 256 counts, the digit at which `above` and the counts from the highest digit down reach `keep`: found = {digit,
+// how many are above it, its count}. Each lane looks at eight digits.
 STRATA_INLINE void find_digit(const int32_t* digits, int above, int keep, int32_t* found) {
     constexpr int each = 8;
     const int highest = 255 - each * lane();

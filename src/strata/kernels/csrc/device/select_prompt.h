@@ -1,6 +1,7 @@
-// Scores of QSA's blocks for the many rows of a prompt; bits as sparse_attention/naive.py. A group of 32 lanes does two keys
-// for four rows and all index heads at once: lane l holds the values l, l + 32, .. of the queries, as the lane rule has them,
-// so that a key that is read serves 16 dots. Constants of a compilation: SELECT_HEADS (1, 2 or 4), SELECT_DIM.
+// Scores of QSA's blocks for the many rows of a prompt; bits as sparse_attention/naive.py. A group of 32 lanes does two
+// keys for four rows and all index heads at once: lane l holds the values l, l + 32, .. of the queries, as the lane
+// rule has them, so that a key that is read serves 16 dots. Constants of a compilation: SELECT_HEADS (1, 2 or 4),
+// SELECT_DIM.
 #pragma once
 
 #include "small.h"
@@ -46,8 +47,8 @@ STRATA_INLINE float select_pair(const float (&q)[select_rows][SELECT_HEADS][sele
     return total;
 }
 
-// q [rows, heads, dim] -> scores [launch's rows, width] of the complete blocks of each row. Rows of another slot than the
-// tile's first are done after it. Grid: x groups of blocks (they loop), y tiles of rows from `first_row` on.
+// q [rows, heads, dim] -> scores [launch's rows, width] of the complete blocks of each row. Rows of another slot than
+// the tile's first are done after it. Grid: x groups of blocks (they loop), y tiles of rows from `first_row` on.
 STRATA_KERNEL_OF(select_threads, select_prompt,
                  (const float* q, const float* data, const int32_t* table, const int32_t* slot, const int32_t* position,
                   float* scores, int64_t first_row, int64_t rows, int64_t ratio, int64_t page, int64_t pages_per_slot,

@@ -1,5 +1,5 @@
-// How the bytes of a group's units come to shared memory (products_split.h): in stages of some steps, a stage ahead of the one
-// that is computed.
+// How the bytes of a group's units come to shared memory (products_split.h): in stages of some steps, a stage ahead of
+// the one that is computed.
 #pragma once
 
 #include "arrivals.h"
@@ -18,7 +18,8 @@ struct Split {
     static constexpr int step = P * F::sub / F::block * F::bytes;  // of a row
     static constexpr int steps = step <= 300 ? 5 : 2;              // of a stage
     static constexpr bool long_stages = steps == 5;  // mostly a row is one
-    // Stages asked for before one is there. With more of them, what is needed first arrives as late as what is needed last.
+    // Stages asked for before one is there. With more of them, what is needed first arrives as late as what is needed
+    // last.
     static constexpr int ahead = long_stages ? 1 : 2;
     static constexpr int whole = steps * step;
     static constexpr int piece = (whole + 15 + 16) / 16 * 16 + 16;  // any alignment, and reads past the end
@@ -28,9 +29,10 @@ struct Split {
 };
 
 // Brings the bytes of a group's units, a stage at a time. Rows of one stage lie one after the other, those of several
-// stages S::piece apart. Units of one stage begin as far after a multiple of 64 as they do where they come from: over PCIe
-// each line of 128 in shared memory is asked for by itself, with a request for every part of another line (GB/s: 49 where
-// lines are lines, 41 where halves are, 21 to 24 at other multiples of 16; lines take more room than IQ3_S leaves).
+// stages S::piece apart. Units of one stage begin as far after a multiple of 64 as they do where they come from: over
+// PCIe each line of 128 in shared memory is asked for by itself, with a request for every part of another line (GB/s:
+// 49 where lines are lines, 41 where halves are, 21 to 24 at other multiples of 16; lines take more room than IQ3_S
+// leaves).
 template <class S, int L, class Work>
 struct SplitBringing {
     const Work& work;

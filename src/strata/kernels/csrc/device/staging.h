@@ -41,13 +41,14 @@ STRATA_INLINE void wait_for_copies() {}
 // Bytes from the 16-byte line's beginning.
 STRATA_INLINE int line_offset(const void* at) { return static_cast<int>(reinterpret_cast<uintptr_t>(at) & 15); }
 
-// How far behind `place` in shared memory bytes go that begin `before` bytes after a multiple of 64, so that they do there too.
+// How far behind `place` in shared memory bytes go that begin `before` bytes after a multiple of 64, so that they do
+// there too.
 STRATA_INLINE int offset_in_64(int before, const uint8_t* place) {
     return static_cast<int>((static_cast<uint32_t>(before) - shared_number(place)) & 63);
 }
 
-// The lanes of a group copy `count` bytes, at most `most`, from `from` and what shares their 16-byte lines to `to`, which
-// is aligned to 16: byte i comes to to[from % 16 + i].
+// The lanes of a group copy `count` bytes, at most `most`, from `from` and what shares their 16-byte lines to `to`,
+// which is aligned to 16: byte i comes to to[from % 16 + i].
 template <int most>
 STRATA_INLINE void copy_lines(uint8_t* to, const uint8_t* from, int count) {
     const int before = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 15);

@@ -10,8 +10,8 @@ namespace strata::STRATA_ISA {
 // The element of a row that is this thread's.
 STRATA_INLINE int64_t column() { return static_cast<int64_t>(block_y()) * block_size() + thread_x(); }
 
-// gate, x [rows, streams, hidden] -> y [rows, hidden], and y quantised where hidden is a multiple of 32. Four streams are
-// asked for at once.
+// gate, x [rows, streams, hidden] -> y [rows, hidden], and y quantised where hidden is a multiple of 32. Four streams
+// are asked for at once.
 STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, uint8_t* by32, uint8_t* by16, int64_t streams,
                            int64_t hidden)) {
     in_turn();
@@ -40,7 +40,8 @@ STRATA_KERNEL(stream_mix, (const float* gate, const float* x, float* y, uint8_t*
     beside.put(mean, row, i);
 }
 
-// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out. `step`: columns of all blocks of a row.
+// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams] -> out. `step`: columns of all blocks of a
+// row.
 STRATA_KERNEL(stream_add, (const float* residual, const float* y, const float* gates, float divisor, float factor,
                            float* out, int64_t streams, int64_t hidden, int64_t step)) {
     in_turn();

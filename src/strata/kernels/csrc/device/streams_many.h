@@ -1,5 +1,5 @@
-// Residual streams of many rows: their mix, four neighbouring elements a thread; stream_add and the norm that follows, a group of
-// lanes for a stream's row. Bits as streams/naive.py and kernels/joined.py. NORM_VALUES as in norm_kept.h.
+// Residual streams of many rows: their mix, four neighbouring elements a thread; stream_add and the norm that follows,
+// a group of lanes for a stream's row. Bits as streams/naive.py and kernels/joined.py. NORM_VALUES as in norm_kept.h.
 #pragma once
 
 #include "norm_kept.h"
@@ -9,8 +9,8 @@ namespace strata::STRATA_ISA {
 
 constexpr int mix_threads = 128;
 
-// gate, x [rows, streams, hidden] -> y [rows, hidden], hidden a multiple of four. Grid: x fours of y. Four streams are asked
-// for at once.
+// gate, x [rows, streams, hidden] -> y [rows, hidden], hidden a multiple of four. Grid: x fours of y. Four streams are
+// asked for at once.
 STRATA_KERNEL_OF(mix_threads, stream_mix_many,
                  (const float* gate, const float* x, float* y, int64_t fours, int64_t streams, int64_t hidden)) {
     constexpr int batch = 4;

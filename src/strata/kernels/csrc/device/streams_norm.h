@@ -25,8 +25,8 @@ struct WrittenStream {
     }
 };
 
-// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams]; weight [weight_len] -> total, as residual, and
-// its norm. Grid: x streams of all rows.
+// residual [rows, streams, hidden], y [rows, hidden], gates [rows, streams]; weight [weight_len] -> total, as residual,
+// and its norm. Grid: x streams of all rows.
 STRATA_KERNEL_UP_TO(kWideThreads, stream_add_norm,
                  (const float* residual, const float* y, const float* gates, const float* weight, float* total, float* normed,
                   int64_t streams, int64_t hidden, int64_t weight_len, float divisor, float factor, float eps)) {

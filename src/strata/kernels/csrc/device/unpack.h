@@ -1,5 +1,5 @@
-// One lane unpacks one sub-block of a block that lies in shared memory: what blocks.h decodes, sub-block by sub-block and
-// four codes in a word. The sub-block's integer sum is sum(w q) - bias sum(q).
+// One lane unpacks one sub-block of a block that lies in shared memory: what blocks.h decodes, sub-block by sub-block
+// and four codes in a word. The sub-block's integer sum is sum(w q) - bias sum(q).
 #pragma once
 
 #include "bytes.h"
@@ -28,8 +28,8 @@ constexpr bool has_halves = false;
 template <>
 constexpr bool has_halves<IQ3_S> = true;
 
-// Whether Unpack<F>::mixed gives a sub-block's values in two parts, of which one is 0 and is not looked up, and those of its
-// halves in turns: 0, 16, 1, 17, .. That costs half of what `get` does, and x has to be mixed likewise.
+// Whether Unpack<F>::mixed gives a sub-block's values in two parts, of which one is 0 and is not looked up, and those
+// of its halves in turns: 0, 16, 1, 17, .. That costs half of what `get` does, and x has to be mixed likewise.
 template <class F>
 constexpr bool is_mixed = false;
 template <>
@@ -71,8 +71,8 @@ struct Table {
     STRATA_METHOD const void* at(uint32_t offset) const { return reinterpret_cast<const uint8_t*>(words) + (offset + mine); }
 };
 
-// Unpack<F>: table_words (words of shared memory that every block fills first), fill, lane_bytes (Table::mine is lane() times
-// that, modulo parts), and get(block, s, table, codes): sub-block s of the block.
+// Unpack<F>: table_words (words of shared memory that every block fills first), fill, lane_bytes (Table::mine is lane()
+// times that, modulo parts), and get(block, s, table, codes): sub-block s of the block.
 template <class F>
 struct Unpack;
 

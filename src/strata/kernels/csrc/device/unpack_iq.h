@@ -34,8 +34,9 @@ STRATA_INLINE void signed_entry(const Table& table, uint32_t index, uint32_t sig
 #endif
 constexpr uint32_t banks = STRATA_BANKS;
 
-// Values of this grid are odd. With k = (w - 1) / 2 of a value w without its sign, and a mask of ones where it is negative,
-// the signed value is 2 (k ^ mask) + 1: a sign costs one instruction, and the sum over q is 2 sum((k ^ mask) q) + sum(q).
+// Values of this grid are odd. With k = (w - 1) / 2 of a value w without its sign, and a mask of ones where it is
+// negative, the signed value is 2 (k ^ mask) + 1: a sign costs one instruction, and the sum over q is 2 sum((k ^ mask)
+// q) + sum(q).
 template <>
 struct Unpack<IQ3_S> {
     static constexpr int table_words = 512 * banks, lane_bytes = 4, parts = banks;
@@ -46,8 +47,8 @@ struct Unpack<IQ3_S> {
             for (uint32_t k = 0; k < banks; ++k) table[i * banks + (k + thread) % banks] = word;
         }
     }
-    // Where the bytes of a lane's sub-block s lie, from a block's beginning `at` in shared memory on; only `at`'s two lowest
-    // bits count.
+    // Where the bytes of a lane's sub-block s lie, from a block's beginning `at` in shared memory on; only `at`'s two
+    // lowest bits count.
     struct Lane {
         int index, signs, ninth, small, scale;  // bytes; the first two of words
         int bits, shift;                        // where the words' bits begin, and those of the small scale

@@ -24,8 +24,8 @@ STRATA_INLINE void table_words_of(const B& b, uint32_t at, const Table& table, u
     for (int j = 0; j < 4; ++j) look_up(values, x[j], w[j], w[j + 4]);
 }
 
-// 16 bytes of nibbles as MixedCodes has them: what `low`, for nibbles below 8, and `high` get from the halves of the table. No
-// byte of it is negative, so that a nibble of the other half gives the sign of one, 0.
+// 16 bytes of nibbles as MixedCodes has them: what `low`, for nibbles below 8, and `high` get from the halves of the
+// table. No byte of it is negative, so that a nibble of the other half gives the sign of one, 0.
 template <class B>
 STRATA_INLINE void mixed_words_of(const B& b, uint32_t at, const Table& table, uint32_t (&low)[8], uint32_t (&high)[8]) {
     uint32_t x[4];

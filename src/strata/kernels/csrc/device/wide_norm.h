@@ -1,6 +1,6 @@
-// Norms of rows too long for one group of lanes: a block brings a row into shared memory, four values a thread, its first group
-// sums it (the rule leaves one chain of additions per lane), and the whole block writes the result, which is also
-// quantised where that is wanted.
+// Norms of rows too long for one group of lanes: a block brings a row into shared memory, four values a thread, its
+// first group sums it (the rule leaves one chain of additions per lane), and the whole block writes the result, which
+// is also quantised where that is wanted.
 #pragma once
 
 #include "norm_rows.h"
@@ -63,8 +63,8 @@ STRATA_INLINE Four weights_at(const float* w, int i) {
     return found;
 }
 
-// A block's row of `n` values, a multiple of four, to `out`, and quantised where that is wanted, for multiples of 32; `total`
-// gets the row itself, if it is not null.
+// A block's row of `n` values, a multiple of four, to `out`, and quantised where that is wanted, for multiples of 32;
+// `total` gets the row itself, if it is not null.
 template <class Source>
 STRATA_INLINE void wide_norm(Source in, const float* w, float* total, float* out, const Beside& beside, int64_t row,
                              int n, float eps) {
