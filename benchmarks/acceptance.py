@@ -5,9 +5,9 @@
     python benchmarks/acceptance.py repeat MODEL --draft 8
 
 `answers`: greedy ones to prompts that training/demo/prompts.py draws, by the model's head and by lookup. `edit`: a
-file with some names changed, said in the place of the model's answers, by lookup alone. `repeat`: the model is asked to
-repeat that file, greedy, by lookup alone. Prints a JSON line for each setting. With `--draft N` the counts are the same
-on every machine; those of `auto` follow what steps take.
+file with some names changed, said in the place of the model's answers, by lookup alone. `repeat`: the model goes on,
+greedy, behind that file twice over, by lookup alone. Prints a JSON line for each setting. With `--draft N` the counts
+are the same on every machine; those of `auto` follow what steps take.
 """
 
 import argparse
@@ -39,18 +39,24 @@ def answers(tokenizer: Tokenizer, count: int, seed: int) -> Workload:
     """Questions of the kind that the demo model was trained for, in the form of ChatML."""
     words = json.loads((DEMO / "words.json").read_text())["words"]
     drawn = runpy.run_path(str(DEMO / "prompts.py"))["make"](count, words, seed=seed)
-    return chats("answers", tokenizer, [prompt for _, prompt in drawn])
+    return chats(tokenizer, [prompt for _, prompt in drawn])
 
 
 def repeat(tokenizer: Tokenizer, count: int, _seed: int) -> Workload:
-    """A file that is to be said once more, a little differently marked for each request."""
-    return chats("repeat", tokenizer, [f"Repeat this file:\n# version {i}\n{CODE}" for i in range(count)])
+    """A file twice over: models that copy say it a third time. A little differently marked for each request."""
+    texts = (f"# version {i}\n{CODE}\n# again\n{CODE}\n# again\n" for i in range(count))
+    return Workload("repeat", [tokenizer.encode(text) for text in texts], MOST, stop_ids=stops(tokenizer))
 
 
-def chats(name: str, tokenizer: Tokenizer, texts: Sequence[str]) -> Workload:
+def chats(tokenizer: Tokenizer, texts: Sequence[str]) -> Workload:
     """Each text as the only one of a conversation, to be answered until the answer ends."""
     forms = (f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n" for text in texts)
-    return Workload(name, [tokenizer.encode(form) for form in forms], MOST, stop_ids=tuple(sorted(tokenizer.stop_ids)))
+    return Workload("answers", [tokenizer.encode(form) for form in forms], MOST, stop_ids=stops(tokenizer))
+
+
+def stops(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends an answer."""
+    return tuple(sorted(tokenizer.stop_ids))
 
 
 WORKS = {"answers": answers, "edit": lambda tokenizer, count, _: edit(tokenizer, count), "repeat": repeat}

@@ -36,7 +36,7 @@ def test_an_edit_that_is_said_comes_in_few_steps_by_lookup_alone(monkeypatch, ca
     assert found["model"] == "demo.gguf" and "draft_vocab" not in found
 
 
-def test_a_repetition_is_asked_for(monkeypatch, capsys):
+def test_a_file_twice_over_is_gone_on_with(monkeypatch, capsys):
     monkeypatch.setattr(acceptance, "MOST", 24)
     found = lines(capsys, monkeypatch, "repeat", "--prompts", "1", "--draft", "2", "--draft", "off")
     assert [line["draft"] for line in found] == ["2", "off"] and found[0]["tokens"] == found[1]["tokens"] > 0
