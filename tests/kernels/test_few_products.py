@@ -29,6 +29,24 @@ def test_every_number_of_input_rows(name: str, isa: Isa) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", CODED)
+def test_five_to_eight_input_rows_share_their_weight_rows(name: str, isa: Isa) -> None:
+    """Even numbers of rows of half a group, and groups in one part, in some, and in a started one."""
+    rng = np.random.default_rng(FORMAT_CODES[name])
+    for cols, rows in ((128, 26), (256, 26), (512, 13), (2048, 13), (4096, 9), (4608, 9)):
+        if cols % FORMATS[name].block:
+            continue
+        w, x = weight(name, rows, cols, rng, scale=0.37), activations(8, cols, rng)
+        whole = naive.linear(x, [w])[0]
+        for count in range(5, 9):
+            got = cpu.linear(native(isa), x[8 - count :].contiguous(), [w])[0]
+            assert differing(got, whole[8 - count :]) == 0, (cols, count)
+        x[0, cols - 1] += 9.0  # control: a value of the last group shows in its own row, and in no other
+        moved = cpu.linear(native(isa), x, [w])[0]
+        assert (moved != whole).any(1).nonzero().flatten().tolist() == [0]
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("name", ["Q4_K", "Q8_0", "IQ3_S", "BF16"])
 def test_short_matrices_meet_more_rows_before_they_are_a_prompts(name: str, isa: Isa) -> None:
     rng = np.random.default_rng(3)

@@ -1,4 +1,5 @@
 // Products of few input rows: the grid formats.
+#include "products_few_all.h"
 #include "products_few_iq3.h"
 
 namespace strata::STRATA_ISA {
@@ -14,7 +15,7 @@ template <> void multiply_few<IQ3_XXS>(const FewRows& job) { grid_rows<IQ3_XXS>(
 template <> void multiply_few<IQ3_S>(const FewRows& job) {
     int8_t* q = static_cast<int8_t*>(job.scratch);
     index_inputs(job, q);
-    rows_in_fours<NibbleKernel>(job, q, job.groups * 512);
+    all_rows<NibbleKernel>(job, q, job.groups * 512);
 }
 
 #else

@@ -68,7 +68,7 @@ struct NibbleKernel {
                              const int64_t* cell, int64_t g, __m512* acc) {
         const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
         const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; ++n) {
             const int8_t* x = q + (n * job.groups + g) * 512;
             const __m512i first = nibble_sums(code, x), second = nibble_sums(code + 4, x + 256);

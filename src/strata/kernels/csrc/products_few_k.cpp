@@ -1,5 +1,5 @@
 // Products of few input rows: the K-quants.
-#include "products_few_kernel.h"
+#include "products_few_all.h"
 
 namespace strata::STRATA_ISA {
 

@@ -1,4 +1,5 @@
-// The kernel of products_few.h; each products_few_*.cpp makes it for some formats.
+// The kernel of products_few.h for one to four input rows, whose sums stay in registers beside those of both halves of
+// the lanes.
 #pragma once
 
 #include <type_traits>
@@ -21,8 +22,8 @@ constexpr int64_t few_ahead = 6144;
 class Ahead {
 public:
     // Over weight rows first .. last - 1 of the job.
-    Ahead(const FewRows& job, int64_t row_bytes, int64_t first, int64_t last)
-        : at_(reinterpret_cast<uintptr_t>(job.weight.data + first * row_bytes) + ahead_of(job, row_bytes)),
+    Ahead(const FewRows& job, int64_t row_bytes, int64_t first, int64_t last, int64_t distance = few_ahead)
+        : at_(reinterpret_cast<uintptr_t>(job.weight.data + first * row_bytes) + ahead_of(job, row_bytes, distance)),
           end_(reinterpret_cast<uintptr_t>(job.weight.data + last * row_bytes)),
           next_(last == job.last && job.next ? reinterpret_cast<uintptr_t>(job.next) : end_) {
         if (at_ >= end_) go_on();
@@ -37,9 +38,9 @@ public:
 
 private:
     // What follows a shorter job is probably as short: what lies further ahead nobody here is going to use.
-    static uintptr_t ahead_of(const FewRows& job, int64_t row_bytes) {
+    static uintptr_t ahead_of(const FewRows& job, int64_t row_bytes, int64_t distance) {
         const int64_t bytes = (job.last - job.first) * row_bytes;
-        return static_cast<uintptr_t>(bytes < few_ahead ? bytes : few_ahead);
+        return static_cast<uintptr_t>(bytes < distance ? bytes : distance);
     }
     void go_on() {
         at_ = next_ + (at_ - end_);
@@ -63,13 +64,17 @@ struct Beside {
     static void fill(const FewRows& job, Beside* to) {
         for (int64_t from = 0; from < job.n; from += 4)
             for (int64_t g = 0; g < job.groups; ++g)
-                for (int64_t n = from; n < job.n && n < from + 4; ++n, ++to) {
-                    const int64_t cell = (job.index ? job.index[n] : n) * job.groups + g;
-                    const Ints16 sums = load_ints(job.m + 16 * cell);
-                    if constexpr (F::minima) store(to->sums, floats_of(sums));
-                    else if constexpr (offset) store(to->sums, sums * -F::offset);
-                    store(to->d, load_floats(job.d + 16 * cell));
-                }
+                for (int64_t n = from; n < job.n && n < from + 4; ++n) to++->take(job, n, g);
+    }
+
+    // Of group g of input row n the first 1 / times, so many times.
+    template <int times = 1>
+    void take(const FewRows& job, int64_t n, int64_t g) {
+        const int64_t cell = (job.index ? job.index[n] : n) * job.groups + g;
+        const Ints16 ones = load_ints_again<times>(job.m + 16 * cell);
+        if constexpr (F::minima) store(sums, floats_of(ones));
+        else if constexpr (offset) store(sums, ones * -F::offset);
+        store(d, load_floats_again<times>(job.d + 16 * cell));
     }
 };
 
@@ -92,29 +97,31 @@ struct FewKernel {
             for (int n = 0; n < N; ++n) q[n] += values;
             beside += N;
         }
+        const int8_t* codes(int n) const { return q[n]; }
+        const Beside<F>& with(int n) const { return beside[n]; }
     };
 
     // One group into one half of the lanes of each input row. The first 1 / times of the activations' group meets as
     // many parts of the codes.
-    template <int times>
-    __attribute__((always_inline)) static inline void group(const uint8_t* b, const Cells& cells, Floats16* acc) {
+    template <int times, class Of>
+    __attribute__((always_inline)) static inline void group(const uint8_t* b, const Of& cells, Floats16* acc) {
         const StepGroup<F> group(b);
         Ints16 sum[N];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; ++n) {
             if constexpr (!Beside<F>::offset) sum[n] = no_ints();
-            else sum[n] = load_ints_again<times>(cells.beside[n].sums);
+            else sum[n] = load_ints_again<times>(cells.with(n).sums);
         }
         group.codes([&](int step, Bytes64 codes) {
-#pragma GCC unroll 4
-            for (int n = 0; n < N; ++n) sum[n] = dot4_again<wide, times>(sum[n], codes, cells.q[n] + 64 * step);
+#pragma GCC unroll 8
+            for (int n = 0; n < N; ++n) sum[n] = dot4_again<wide, times>(sum[n], codes, cells.codes(n) + 64 * step);
         });
         const Floats16 scale = group.scales();
         Floats16 minimum;
         if constexpr (F::minima) minimum = group.minima();
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int n = 0; n < N; ++n) {
-            const Beside<F>& beside = cells.beside[n];
+            const Beside<F>& beside = cells.with(n);
             const Floats16 d = load_floats_again<times>(beside.d);
             acc[n] = fused(floats_of(sum[n]), scale * d, acc[n]);
             if constexpr (F::minima) {
@@ -265,33 +272,6 @@ struct FewKernel {
         }
     }
 };
-
-// Four input rows at most at a time (their sums stay in registers); the others meet the same weight rows in the cache.
-template <class F>
-void multiply_few(const FewRows& job) {
-    static_assert(sizeof(Beside<F>) <= 16 * F::sub, "fits into the room of a group's activations");
-    Beside<F>::fill(job, static_cast<Beside<F>*>(job.scratch));
-    const int64_t together = job.n > 4 ? 8 : job.last - job.first;
-    for (int64_t first = job.first; first < job.last; first += together) {
-        const int64_t last = first + together < job.last ? first + together : job.last;
-        int64_t from = 0;
-        for (; from + 4 <= job.n; from += 4) FewKernel<F, 4>::rows(job, first, last, from);
-        switch (job.n - from) {
-            case 3: FewKernel<F, 3>::rows(job, first, last, from); break;
-            case 2: FewKernel<F, 2>::rows(job, first, last, from); break;
-            case 1: FewKernel<F, 1>::rows(job, first, last, from); break;
-        }
-    }
-}
-
-}  // namespace strata::STRATA_ISA
-
-#else
-
-namespace strata::STRATA_ISA {
-
-template <class F>
-void multiply_few(const FewRows&) {}
 
 }  // namespace strata::STRATA_ISA
 

@@ -1,5 +1,5 @@
 // Products of few input rows: blocks of 32 values, IQ4_XS and the ternary formats.
-#include "products_few_kernel.h"
+#include "products_few_all.h"
 
 namespace strata::STRATA_ISA {
 
