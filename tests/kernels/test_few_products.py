@@ -63,8 +63,9 @@ PLAIN = [name for name in FORMAT_CODES if FORMATS[name].kind == "float"]
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_number_of_input_rows_of_plain_floats(name: str, isa: Isa) -> None:
     rng = np.random.default_rng(FORMAT_CODES[name])
-    for cols in (31, 64, 300):  # no whole round of lanes, two, and ten with a rest that ends a scale's block
-        w, x = weight(name, 131, cols, rng, scale=0.37), activations(8, cols, rng)
+    # No whole round of lanes, two, and ten with a rest that ends a scale's block; the same with inputs past the cache.
+    for cols, rows in ((31, 131), (64, 131), (300, 131), (2048, 11), (4012, 11)):
+        w, x = weight(name, rows, cols, rng, scale=0.37), activations(8, cols, rng)
         whole = naive.linear(x, [w])[0]
         for count in range(1, 9):
             got = cpu.linear(native(isa), x[8 - count :].contiguous(), [w])[0]
