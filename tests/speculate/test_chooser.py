@@ -144,7 +144,7 @@ def test_a_fixed_depth_is_kept_whatever_it_costs():
 def test_caps_hold():
     chooser = chooser_of(Told(), steps=dict.fromkeys(range(1, 200), 1.0))
     for cap in (1, 2, MOST, 16):
-        assert set(run(chooser, 1.0, 40, cap)) == {min(cap, MOST)}
+        assert set(run(chooser, 1.0, 40, cap)) - {0} == {min(cap, MOST)}  # none in a step that is to be compared with
 
 
 def test_several_slots_share_the_rows_by_what_they_bring():

@@ -115,11 +115,11 @@ class Drafts:
         self.steps += 1
         if self.chooser is None or (self.chooser.last is None and self.steps % SELDOM):
             return
-        costs, rows = self.chooser.costs, sum([len(window.tokens) for window in windows])
-        if self.steps % OFTEN and costs.sure_of(rows):
+        rows = sum([len(window.tokens) for window in windows])
+        if self.steps % OFTEN and not self.chooser.needs(rows):
             return
         if all(window.score == len(window.tokens) for window in windows):
-            costs.observe_step(rows, seconds)
+            self.chooser.stepped(len(windows), rows, seconds)
 
     def idle(self) -> bool:
         """Whether there are no drafts for the next step, as nobody need even be asked."""

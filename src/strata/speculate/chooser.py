@@ -13,6 +13,7 @@ from strata.speculate.costly import MARGIN, Costly, gain
 from strata.speculate.costs import Costs
 from strata.speculate.depth import Chances, Depths, best_depths
 from strata.speculate.drafter import Ask, Drafter
+from strata.speculate.looks import Looks
 from strata.speculate.offer import Counts, Found, Offer, common
 from strata.speculate.rest import Rest
 from strata.speculate.trials import Trials
@@ -49,6 +50,7 @@ class Chooser:
         if costly is not None:
             self.costly = Costly(costly, drafters[costly], self.acceptance[costly], costs)
         self.trials = Trials()
+        self.looks = Looks()
         self.offers: defaultdict[int, Offer] = defaultdict(Offer)
         self.last: Depths | None = None
         """The last choice, for whoever looks on."""
@@ -102,6 +104,11 @@ class Chooser:
         best, costly = self._ask_cheap(caps, pending), self.costly
         if self.fixed is not None:
             return self._fixed(self.fixed, caps, pending, best)
+        slots = len(caps)
+        if self.looks.due(slots):
+            self.last = Depths({}, float(slots), self.costs.step_s(slots))
+            self.looks.ran(slots, False)
+            return {}
         reads = costly is not None and bool(costly.reading)
         if not reads:
             self.quiet += 1
@@ -109,7 +116,6 @@ class Chooser:
             if not best:
                 self.last = None
                 return {}
-        slots = len(caps)
         plain = Depths({}, float(slots), self.costs.step_s(slots))
         if costly is not None and reads:
             costly.pay(plain.seconds)
@@ -120,7 +126,18 @@ class Chooser:
                 if slot not in best or gain(best[slot].chances, row) < gain(chances, row):
                     best[slot] = Found(costly.name, proposal, chances)
         self.last = self._best(slots, {slot: found.chances for slot, found in best.items()}, plain)
+        self.looks.ran(slots, bool(self.last.drafts))
         return self._offered(self.last, best, plain)
+
+    def stepped(self, slots: int, rows: int, seconds: float) -> None:
+        """A step of so many slots and rows, none of them of prompts, took `seconds`."""
+        if rows == slots:
+            self.looks.saw(slots, seconds, self.costs.step_s(rows))
+        self.costs.observe_step(rows, seconds)
+
+    def needs(self, rows: int) -> bool:
+        """Whether to learn from the step of so many rows that ran, even if such are well known."""
+        return not self.costs.sure_of(rows) or (self.last is not None and not self.last.drafts)
 
     def _ask_cheap(self, caps: Mapping[int, int], pending: Mapping[int, int]) -> dict[int, Found]:
         """The best proposal of each slot that costs nothing."""
