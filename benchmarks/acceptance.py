@@ -3,11 +3,13 @@
     python benchmarks/acceptance.py answers [MODEL] --draft 1 --draft 3 --draft-vocab full --draft-vocab auto
     python benchmarks/acceptance.py edit [MODEL] --draft 3 --draft 8
     python benchmarks/acceptance.py repeat MODEL --draft 8
+    python benchmarks/acceptance.py answers --draft auto --rounds 8
 
 `answers`: greedy ones to prompts that training/demo/prompts.py draws, by the model's head and by lookup. `edit`: a
 file with some names changed, said in the place of the model's answers, by lookup alone. `repeat`: the model goes on,
 greedy, behind that file twice over, by lookup alone. Prints a JSON line for each setting. With `--draft N` the counts
-are the same on every machine; those of `auto` follow what steps take.
+are the same on every machine; those of `auto` follow what steps take. With `--rounds` time is measured instead, `off`
+and the setting in turns as `strata bench ab --draft` has it: for a machine on which nothing else runs.
 """
 
 import argparse
@@ -99,6 +101,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=40, help="requests")
     parser.add_argument("--seed", type=int, default=12345, help="of the prompts of `answers`")
     parser.add_argument("--slots", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=0, help="rounds of `off` beside each setting, for their rates")
     asked = parser.parse_args()
     for vocabulary in asked.draft_vocab or ["full"]:
         wishes = Wishes(parallel=asked.slots, ctx_size=CONTEXT, draft_vocab=vocabulary)
@@ -111,7 +114,11 @@ def main() -> None:
             about |= {"seed": asked.seed, "draft_vocab": vocabulary}
         named = {"model": loaded.checkpoint.path.name}
         for draft in asked.draft or ["1"]:
-            found = counted(loaded, work, draft, asked.slots)
+            if asked.rounds:
+                found = DraftRates(loaded, ("off", draft), asked.slots, asked.rounds).compare(work)
+                found["rounds"] = asked.rounds
+            else:
+                found = counted(loaded, work, draft, asked.slots)
             sys.stdout.write(json.dumps(about | found | facts(loaded) | named) + "\n")
             sys.stdout.flush()
 

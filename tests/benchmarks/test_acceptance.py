@@ -40,3 +40,10 @@ def test_a_file_twice_over_is_gone_on_with(monkeypatch, capsys):
     monkeypatch.setattr(acceptance, "MOST", 24)
     found = lines(capsys, monkeypatch, "repeat", "--prompts", "1", "--draft", "2", "--draft", "off")
     assert [line["draft"] for line in found] == ["2", "off"] and found[0]["tokens"] == found[1]["tokens"] > 0
+
+
+def test_rates_are_measured_beside_none(monkeypatch, capsys):
+    monkeypatch.setattr(acceptance, "MOST", 24)
+    (found,) = lines(capsys, monkeypatch, "repeat", "--prompts", "1", "--slots", "1", "--draft", "2", "--rounds", "2")
+    assert [side["draft"] for side in found["sides"]] == ["off", "2"] and len(found["ratios"]) == found["rounds"] == 2
+    assert found["sides"][0]["drafts"]["offered"] == {} and found["sides"][1]["drafts"]["offered"]
