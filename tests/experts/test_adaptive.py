@@ -38,9 +38,20 @@ def apply(frames, swaps):
         assert frames.take(swap.newcomer, int(SIZES[swap.newcomer[0]])) is not None
 
 
+def swaps_of(counts, frames, settings=QUICK, busy=()):
+    framed = np.zeros(counts.shape, bool)
+    for owner in frames.held:
+        framed[owner] = True
+    found = choose_swaps(counts, frames, framed, SIZES, settings, busy)
+    for owner in busy:  # marks of those under way are free
+        framed[owner] = not framed[owner]
+        assert choose_swaps(counts, frames, framed, SIZES, settings, busy) == found
+    return found
+
+
 def test_free_space_is_filled_by_what_was_used_and_by_nothing_else():
     frames = frames_of()
-    assert choose_swaps(counts_of(l0e1=0.5, l0e2=3), frames, SIZES, QUICK, ()) == [
+    assert swaps_of(counts_of(l0e1=0.5, l0e2=3), frames) == [
         Swap((0, 2), None),
         Swap((0, 1), None),
     ]
@@ -49,15 +60,15 @@ def test_free_space_is_filled_by_what_was_used_and_by_nothing_else():
 def test_a_miss_replaces_the_least_used_resident_when_the_gain_is_clear():
     frames = frames_of((0, 0), (0, 1), (0, 2), (0, 3))
     counts = counts_of(l0e0=5, l0e1=2, l0e2=9, l0e3=4, l0e7=4.6)
-    assert choose_swaps(counts, frames, SIZES, QUICK, ()) == [Swap((0, 7), (0, 1))]
+    assert swaps_of(counts, frames) == [Swap((0, 7), (0, 1))]
     counts[0, 7] = 4.4  # hysteresis: less than (1 + 0.5) * (2 + 1)
-    assert choose_swaps(counts, frames, SIZES, QUICK, ()) == []
+    assert swaps_of(counts, frames) == []
 
 
 def test_the_budget_moves_between_layers():
     frames = frames_of((2, 0), (2, 1))
     counts = counts_of(l2e0=1, l2e1=2, l0e4=50, l0e5=40)
-    swaps = choose_swaps(counts, frames, SIZES, QUICK, ())
+    swaps = swaps_of(counts, frames)
     assert swaps == [Swap((0, 4), (2, 0)), Swap((0, 5), (2, 1))]
     apply(frames, swaps)
     assert sorted(frames.held) == [(0, 4), (0, 5)]
@@ -66,20 +77,20 @@ def test_the_budget_moves_between_layers():
 def test_a_larger_expert_takes_only_a_place_that_holds_it():
     frames = frames_of((0, 0), (0, 1), (2, 3))
     counts = counts_of(l0e0=1, l0e1=2, l2e3=3, l2e6=90)
-    assert choose_swaps(counts, frames, SIZES, QUICK, ()) == [Swap((2, 6), (2, 3))]
+    assert swaps_of(counts, frames) == [Swap((2, 6), (2, 3))]
 
 
 def test_experts_on_their_way_neither_come_nor_go():
     frames = frames_of((0, 0), (0, 1), (0, 2), (0, 3))
     counts = counts_of(l0e0=0, l0e1=1, l0e2=9, l0e3=9, l0e6=50, l0e7=40)
-    assert choose_swaps(counts, frames, SIZES, QUICK, {(0, 6), (0, 0)}) == [Swap((0, 7), (0, 1))]
+    assert swaps_of(counts, frames, QUICK, {(0, 6), (0, 0)}) == [Swap((0, 7), (0, 1))]
 
 
 def test_a_round_is_bounded():
     frames = frames_of(blocks=4)
     counts = np.ones((LAYERS, EXPERTS))
-    assert len(choose_swaps(counts, frames, SIZES, QUICK, ())) == 4
-    assert choose_swaps(counts, frames, SIZES, AdaptSettings(swaps=0), ()) == []
+    assert len(swaps_of(counts, frames)) == 4
+    assert swaps_of(counts, frames, AdaptSettings(swaps=0)) == []
 
 
 def test_old_uses_fade():
@@ -108,7 +119,7 @@ def simulate(popularity, rounds, start=(), rng=None):
         uses = rng.multinomial(200, popularity.reshape(-1)).reshape(popularity.shape)
         hits.append(sum(uses[o] for o in frames.held) / 200)
         usage.add(uses)
-        chosen = choose_swaps(usage.counts, frames, SIZES, QUICK, ())
+        chosen = swaps_of(usage.counts, frames)
         swaps.append(len(chosen))
         apply(frames, chosen)
     return frames, swaps, hits
@@ -140,7 +151,7 @@ def test_proposals_hold_their_promises(seed, most, gain):
     for owner in [(int(layer), int(e)) for layer in (0, 2) for e in rng.permutation(EXPERTS)[:4]]:
         frames.take(owner, int(SIZES[owner[0]]))
     before = dict(frames.held)
-    found = choose_swaps(counts, frames, SIZES, AdaptSettings(swaps=most, min_gain=gain), ())
+    found = swaps_of(counts, frames, AdaptSettings(swaps=most, min_gain=gain))
     assert frames.held == before and len(found) <= most
     leavers = [s.leaver for s in found if s.leaver is not None]
     assert len(set(leavers)) == len(leavers) and all(owner in before for owner in leavers)

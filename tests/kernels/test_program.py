@@ -1,6 +1,8 @@
 """A recorded program runs again on whatever its inputs hold by then."""
 
+import gc
 import mmap
+import weakref
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from strata.core.errors import EngineError
 from strata.kernels import _native
 from strata.kernels.buffers import OWN_PAGES, Blocks, Buffers
 from strata.kernels.cpu_ops import CpuOps
+from strata.kernels.cuda_program import uncollected
 from strata.kernels.native import Native
 from strata.kernels.program import NativeWorkspace
 
@@ -213,3 +216,28 @@ def test_what_an_operation_apart_raises_comes_out_when_it_is_finished() -> None:
     program.run_apart()
     program.finish()
     assert torch.equal(kept[-1], x[[3, 0]])
+
+
+class Knot:
+    """Holds itself, so only the collector of cycles ends it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_nothing_is_collected_while_a_graph_is_captured() -> None:
+    """A graph that ended there, of a runner that was dropped before, would end the capture with it."""
+
+    def alive_after(allocations: int) -> bool:
+        knot = weakref.ref(Knot())
+        kept = [[] for _ in range(allocations)]
+        return knot() is not None and len(kept) == allocations
+
+    enough = 100 * (gc.get_threshold()[0] + 1) * (gc.get_threshold()[1] + 1)
+    assert gc.isenabled() and not alive_after(enough)
+    with uncollected():
+        assert alive_after(enough)
+        with uncollected():
+            pass
+        assert not gc.isenabled()
+    assert gc.isenabled()

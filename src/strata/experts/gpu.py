@@ -238,7 +238,9 @@ class GpuExperts:
         self.usage.add(self.desk.uses.cpu().numpy())
         self.desk.uses.zero_()
         cache = self.cache
-        chosen = choose_swaps(self.usage.counts, cache.frames, cache.sizes, self.settings, cache.busy)
+        chosen = choose_swaps(
+            self.usage.counts, cache.frames, cache.table.framed, cache.sizes, self.settings, cache.busy
+        )
         self.swaps += cache.swap(chosen)
         self.swapped.update(swap.newcomer[0] for swap in chosen if swap.newcomer in cache.frames.held)
         if not self.settings.asynchronous:

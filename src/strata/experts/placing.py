@@ -81,7 +81,10 @@ def cuda(device: torch.device) -> HostSide:
         return torch.empty(nbytes, dtype=torch.uint8, device=device)
 
     def free_bytes() -> int:
-        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        # One reading of torch's counts instead of two: each takes 0.2 ms of the steps that look.
+        torch_has = torch.cuda.memory_stats_as_nested_dict(device)
+        reserved, allocated = (int(torch_has[f"{kind}_bytes"]["all"]["current"]) for kind in ("reserved", "allocated"))
+        unused = reserved - allocated
         return int(torch.cuda.mem_get_info(device)[0]) + unused
 
     vram = Vram(allocate, free_bytes, torch.cuda.empty_cache, GRANULE)

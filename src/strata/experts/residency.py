@@ -59,6 +59,12 @@ class ResidencyTable:
         self.frames[owner] = 0
         self.changed.add(owner)
 
+    @property
+    def framed(self) -> npt.NDArray[np.bool_]:
+        """[layers, experts]: who lies in VRAM."""
+        found: npt.NDArray[np.bool_] = self.frames[..., 0] != 0
+        return found
+
     def tier(self, at: At) -> Ints:
         """Of all experts of a layer, or of those at (layers, experts)."""
         framed, pinned = self.frames[at].any(axis=-1), self.pinned[at].any(axis=-1)

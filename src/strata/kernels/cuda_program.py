@@ -1,5 +1,6 @@
 """A step program on CUDA: one graph, replayed without the host."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -36,6 +37,18 @@ def new_pool() -> GraphPool:
     return GraphPool(handle, stream, keeper)
 
 
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Python's collector of cycles rests: a graph that it dropped while another is captured would end the capture."""
+    rests = not gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if not rests:
+            gc.enable()
+
+
 class CudaProgram:
     """Implements `StepProgram`. A `timed` one has event nodes at its marks."""
 
@@ -59,7 +72,7 @@ class CudaProgram:
         """Capture on the pool's stream; a failure leaves that stream usable."""
         torch.cuda.synchronize()
         before = self.device.launches
-        with torch.cuda.stream(self.pool.stream):
+        with uncollected(), torch.cuda.stream(self.pool.stream):
             # Other threads may go on with their own streams meanwhile (thread_local).
             self.graph.capture_begin(pool=self.pool.handle, capture_error_mode="thread_local")
             try:
