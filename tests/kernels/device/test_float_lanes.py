@@ -28,6 +28,8 @@ def matrices(fmt: str, cols: int, *rows: int) -> list[Weight]:
         ("F16", 768, (2, 1), 2),
         ("F32", 384, (5,), 1),
         ("F32", 128, (1,), 5),
+        ("BF16", 768, (2,), 4),
+        ("F32", 640, (3,), 7),
     ],
 )
 def test_bits(fmt: str, cols: int, lines: tuple[int, ...], rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,10 +56,12 @@ def test_what_is_left_to_other_kernels() -> None:
 def test_a_block_has_some_whole_rows(name: str, cols: int, lines: int, blocks: int) -> None:
     device = HostDevice()
     device.processors = 132
-    for rows in (1, 2, 9):
+    each = lanes.rows_of(device, lines)
+    for rows, size in ((1, 1), (2, 2), (3, 4), (9, 4)):
         found = lanes.shape(device, FORMATS[name], cols, lines, rows)
         assert found.blocks == blocks
-        assert lanes.size_of(rows) == min(rows, 2)
-        assert found.shared <= device.shared.dynamic
+        assert lanes.size_for(device, FORMATS[name], cols, each, rows) == size
+        assert found.shared <= device.shared.most - lanes.STATIC
+    assert lanes.size_for(device, FORMATS["F32"], 10240, 2, 4) == 2, "four rows of x leave no room for two of weights"
     assert lanes.lane_bytes(320, 8) == (32 * 41 + 4 * 2) * 16
     assert lanes.lane_bytes(80, 4) == (32 * 26 + 8) * 16

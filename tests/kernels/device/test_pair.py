@@ -110,7 +110,7 @@ def test_what_stays_two_launches() -> None:
     ws = matrices(2, 2048, ("Q6_K", 40), ("F32", 3))
     assert kernels(device_of(4), torch.zeros(1, 2048), ws) == ["pair_1"]
     for rows in (3, 8):
-        assert kernels(device_of(4), torch.zeros(rows, 2048), ws) == ["rounds_1", "float_lanes_2"]
+        assert kernels(device_of(4), torch.zeros(rows, 2048), ws) == ["rounds_1", "float_lanes_4"]
     q8 = matrices(2, 2048, ("Q8_0", 40), ("F32", 3))
     assert kernels(device_of(4), torch.zeros(1, 2048), q8) == ["linear_1", "float_lanes_1"]
     short = matrices(2, 1024, ("Q6_K", 40), ("F32", 3))

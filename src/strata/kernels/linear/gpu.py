@@ -44,7 +44,8 @@ def of_format(
     more: tuple[int, ...]
     if lanes.takes(device, inputs.x, weights):
         shape = lanes.shape(device, fmt, cols, sum(lines), rows)
-        kernel, size, more = Kernel(lanes.unit(fmt), f"float_lanes_{lanes.size_of(rows)}", early=True), rows, ()
+        together = lanes.size_for(device, fmt, cols, lanes.rows_of(device, sum(lines)), rows)
+        kernel, size, more = Kernel(lanes.unit(fmt), f"float_lanes_{together}", early=True), rows, ()
     elif eights := rounds.size_for(device, fmt, cols, rows):
         shape, ring = rounds.shape(device, fmt, cols, lines, eights)
         kernel, size = Kernel(rounds.unit(fmt), f"rounds_{eights}", early=True), 8 * eights

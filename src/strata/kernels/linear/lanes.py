@@ -15,8 +15,11 @@ FORMATS = ("F32", "F16", "BF16")
 
 THREADS = 640
 
-SIZES = (1, 2)
+SIZES = (1, 2, 4)
 """Rows of x that a block does at once; it does all of them, one after the other."""
+
+STATIC = 512
+"""Bytes of shared memory that the kernel declares itself."""
 
 FROM_COLS = 2048
 """Of rows whose chains of additions take longer than what surrounds them; shorter rows are brought several at once."""
@@ -48,9 +51,16 @@ def shared_bytes(fmt: QuantFormat, cols: int, each: int, size: int) -> int:
     return size * lane_bytes(steps, 4) + each * lane_bytes(steps, values_of_16_bytes(fmt))
 
 
-def size_of(rows: int) -> int:
-    """The kernel for so many rows of x."""
-    return next(size for size in SIZES if size >= min(rows, SIZES[-1]))
+def size_for(device: Device, fmt: QuantFormat, cols: int, each: int, rows: int) -> int:
+    """The kernel for so many rows of x where a block has `each` of weights; 0 where shared memory holds no two of x.
+
+    All blocks bring all of x from the second-level cache, which is most of what several rows take: the fewer rounds
+    the better.
+    """
+    wanted = next(size for size in SIZES if size >= min(rows, SIZES[-1]))
+    room = device.shared.most - STATIC
+    fitting = [size for size in SIZES if size <= wanted and shared_bytes(fmt, cols, each, size) <= room]
+    return fitting[-1] if fitting and fitting[-1] >= min(wanted, 2) else 0
 
 
 def rows_of(device: Device, lines: int) -> int:
@@ -64,7 +74,7 @@ def takes(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> bool:
     if fmt.name not in FORMATS or cols < FROM_COLS or cols % (LANES * values_of_16_bytes(fmt)):
         return False
     each = rows_of(device, sum(weight.rows for weight in weights))
-    fits = each <= MOST_ROWS and shared_bytes(fmt, cols, each, size_of(rows)) <= device.shared.dynamic
+    fits = each <= MOST_ROWS and size_for(device, fmt, cols, each, rows) > 0
     return fits and not any(at % 16 for at in (x.data_ptr(), *(device.weight(weight)[0] for weight in weights)))
 
 
@@ -74,4 +84,5 @@ def shape(device: Device, fmt: QuantFormat, cols: int, lines: int, rows: int) ->
     Memory as needed: others may begin beside them, as what follows does with its weights.
     """
     each = rows_of(device, lines)
-    return Shape(-(-lines // each), THREADS, shared_bytes(fmt, cols, each, size_of(rows)), 1)
+    size = size_for(device, fmt, cols, each, rows)
+    return Shape(-(-lines // each), THREADS, shared_bytes(fmt, cols, each, size), 1)

@@ -76,7 +76,7 @@ def pair(device: Device, x: torch.Tensor, codes: Sequence[Weight], floats: Seque
     rows, cols = x.shape
     if not 0 < rows <= MOST_ROWS or max(len(codes), len(floats)) > MOST_MATRICES or not lanes.takes(device, x, floats):
         return None
-    size, lines = lanes.size_of(rows), sum(weight.rows for weight in floats)
+    size, lines = rows, sum(weight.rows for weight in floats)
     blocks = float_blocks(device, size, codes, floats)
     if not 0 < blocks < device.processors:
         return None

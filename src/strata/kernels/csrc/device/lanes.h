@@ -62,7 +62,7 @@ STRATA_INLINE void bring_tile(uint8_t* to, const uint8_t* from, const LaneLayout
 template <class F, int T>
 struct LaneChains {
     using Raw = typename F::Raw;
-    static constexpr int each = 16 / F::bytes, batch = 16 / T;  // steps that are read together
+    static constexpr int each = 16 / F::bytes, batch = T == 1 ? 16 : 8;  // steps that are read together
     struct Batch {
         Words4 w[batch / each], x[T][batch / 4];
     };

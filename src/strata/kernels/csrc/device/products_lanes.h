@@ -41,8 +41,9 @@ STRATA_INLINE void float_lanes(Work work, uint8_t* shared) {
         STRATA_ROLL
         for (int row = warp(); row < count; row += block_size() / 32) {
             LaneChains<F, T> chains;
-            chains.run(weights + row * layout.bytes() + layout.place(lane()), shared + inputs.place(lane()),
-                       rows == T ? inputs.bytes() : 0, steps);
+            // Of rows that are not there it reads what lies in their place.
+            chains.run(weights + row * layout.bytes() + layout.place(lane()), shared + inputs.place(lane()), inputs.bytes(),
+                       steps);
             STRATA_UNROLL
             for (int t = 0; t < T; ++t) {
                 const float sum = lane_tree(chains.acc[t]);
