@@ -64,8 +64,10 @@ STRATA_INLINE void ask_tile(const Few& work, int j0, int count, int tile, int tu
     const int slot = turn % kRingSlots;
     uint8_t* const to = work.ring + slot * kRingBytes;
     const int32_t* const places = (range.keys ? work.key_places : work.value_places) + range.first;
-    if (range.keys) ask_for(work.arrivals + slot, to, work.keys, work.key_shape(), places, j0 + range.first, range.count);
-    else ask_for(work.arrivals + slot, to, work.values, work.value_shape(), places, j0 + range.first, range.count);
+    const Entries& entries = range.keys ? work.keys : work.values;
+    const Shape shape = range.keys ? work.key_shape() : work.value_shape();
+    ask_for(work.arrivals + slot, to, static_cast<const uint8_t*>(entries.data), entries.list != nullptr,
+            shape.dim * value_bytes(shape), shape.page, places, j0 + range.first, range.count);
 }
 
 STRATA_INLINE const uint8_t* await_tile(const Few& work, int turn) {

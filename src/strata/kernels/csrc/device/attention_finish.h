@@ -55,12 +55,7 @@ STRATA_INLINE void put_terms(const Finish& to, int query, int block, int own, fl
     to.z[own] = total;
 }
 
-#if defined(__CUDACC_RTC__)
-__noinline__ static __device__  // one copy for all that call it
-#else
-STRATA_INLINE
-#endif
-void put_quantised(uint8_t* by32, uint8_t* by16, int64_t cols, float value, int row, int column) {
+STRATA_ONE_COPY void put_quantised(uint8_t* by32, uint8_t* by16, int64_t cols, float value, int row, int column) {
     const Beside beside = {by32, by16, cols};
     beside.put(value, row, column);
 }
@@ -126,22 +121,34 @@ struct Joined {
     float total, sum;
 };
 
-STRATA_INLINE void join_terms(Joined& so_far, const float* terms, const float* sums, int dim, bool start, int count) {
-    constexpr int batch = 8;  // that are asked for at once
+// Up to 32 blocks of T queries, of which query k has counts[k]: its terms are 96 k values further, its sums k * step. All
+// queries' sums of some blocks are asked for at once: what this takes is waiting for them.
+template <int T>
+STRATA_INLINE void join_terms(Joined (&so_far)[T], const float* terms, const float* sums, int64_t step, int dim, bool start,
+                              const int (&counts)[T]) {
+    constexpr int batch = T == 1 ? 16 : 32 / T;
+    int longest = counts[0];
+    UNROLL
+    for (int k = 1; k < T; ++k) longest = most(longest, counts[k]);
     KEEP_ROLLED
-    for (int b0 = 0; b0 < count; b0 += batch) {
-        float sum[batch];
+    for (int b0 = 0; b0 < longest; b0 += batch) {
+        float sum[T][batch];
         UNROLL
-        for (int i = 0; i < batch; ++i) sum[i] = b0 + i < count ? sums[(b0 + i) * dim] : 0.0f;
+        for (int k = 0; k < T; ++k)
+            UNROLL
+            for (int i = 0; i < batch; ++i) sum[k][i] = b0 + i < counts[k] ? sums[k * step + (b0 + i) * dim] : 0.0f;
         UNROLL
-        for (int i = 0; i < batch; ++i) {
-            const int b = b0 + i;
-            if (b >= count) continue;
-            const float keep = terms[b], with = terms[32 + b], total = terms[64 + b];
-            const bool first = start && b == 0;
-            so_far.total = first ? total : fma(total, with, so_far.total * keep);
-            so_far.sum = first ? sum[i] : fma(sum[i], with, so_far.sum * keep);
-        }
+        for (int k = 0; k < T; ++k)
+            UNROLL
+            for (int i = 0; i < batch; ++i) {
+                const int b = b0 + i;
+                if (b >= counts[k]) continue;
+                const float* const of = terms + 96 * k + b;
+                const float keep = of[0], with = of[32], total = of[64];
+                const bool first = start && b == 0;
+                so_far[k].total = first ? total : fma(total, with, so_far[k].total * keep);
+                so_far[k].sum = first ? sum[k][i] : fma(sum[k][i], with, so_far[k].sum * keep);
+            }
     }
 }
 
@@ -162,12 +169,12 @@ STRATA_INLINE void join_blocks(const Finish& to, const Work& work, const Shape& 
         const int count = warp() < Q ? most(0, least(32, blocks_of(query + warp()) - first)) : 0;
         if (count > 0) weigh_blocks(to, query + warp(), warp(), first, count, top);
         barrier();
+        const int own = dim.group * T;
+        int here[T];
         UNROLL
-        for (int k = 0; k < T; ++k) {
-            const int own = dim.group * T + k, here = dim.on ? least(32, blocks_of(query + own) - first) : 0;
-            const float* sums = to.sums + terms_at(to, query + own, first) * shape.dim + dim.c;
-            join_terms(so_far[k], to.weights + own * 96, sums, shape.dim, first == 0, here);
-        }
+        for (int k = 0; k < T; ++k) here[k] = dim.on ? least(32, blocks_of(query + own + k) - first) : 0;
+        const float* const sums = to.sums + terms_at(to, query + own, first) * shape.dim + dim.c;
+        join_terms<T>(so_far, to.weights + own * 96, sums, to.most_blocks * shape.dim, shape.dim, first == 0, here);
     }
     UNROLL
     for (int k = 0; k < T; ++k) {

@@ -69,18 +69,19 @@ STRATA_INLINE void copy_listed(uint64_t* arrival, uint8_t* slot, const uint8_t* 
 }
 
 // Asks for entries first .. first + count - 1, one after the other in the slot: by one group of lanes. What lies in a
-// page comes in one copy. places[i]: where entry first + i is among all that the plane holds.
-STRATA_INLINE void ask_for(uint64_t* arrival, uint8_t* slot, const Entries& entries, const Shape& shape, const int32_t* places,
-                           int first, int count) {
-    const int row = shape.dim * value_bytes(shape);
-    const uint8_t* const plane = static_cast<const uint8_t*>(entries.data);
+// page, of `page` entries of `row` bytes, comes in one copy. places[i]: where entry first + i is among all that the plane
+// holds.
+STRATA_ONE_COPY void ask_for(uint64_t* arrival, uint8_t* slot, const uint8_t* plane, bool listed, int row, int page,
+                             const int32_t* places, int first, int count) {
     promise(arrival, lane() == 0 ? most(0, count) * row : 0);
     sync_warp();  // all bytes are promised
-    if (entries.list) return copy_listed(arrival, slot, plane, places, count, row);
-    const int from_piece = first / shape.page, pieces = count > 0 ? (first + count - 1) / shape.page - from_piece + 1 : 0;
+    if (listed) return copy_listed(arrival, slot, plane, places, count, row);
+    const int from_piece = static_cast<int>(static_cast<uint32_t>(first) / static_cast<uint32_t>(page));
+    const int behind = static_cast<int>(static_cast<uint32_t>(first + count - 1) / static_cast<uint32_t>(page));
+    const int pieces = count > 0 ? behind - from_piece + 1 : 0;
     KEEP_ROLLED
     for (int p = lane(); p < pieces; p += 32) {
-        const int begin = most(first, (from_piece + p) * shape.page), end = least(first + count, (from_piece + p + 1) * shape.page);
+        const int begin = most(first, (from_piece + p) * page), end = least(first + count, (from_piece + p + 1) * page);
         const uint8_t* const at = plane + static_cast<int64_t>(places[begin - first]) * row;
         copy_piece(arrival, slot + (begin - first) * row, at, (end - begin) * row);
     }

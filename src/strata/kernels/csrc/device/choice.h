@@ -10,6 +10,7 @@
 namespace strata::STRATA_ISA {
 
 constexpr int route_threads = 256;  // of the block
+constexpr int route_held = 2;       // logits that a thread asks for at once
 
 // Orders probabilities, which are +0 and above, by their bits; NaN comes last, and 0 is none at all.
 STRATA_INLINE uint32_t rank_of(float p) { return p != p ? 1 : bits_of_float(p) + 1; }
@@ -18,6 +19,7 @@ STRATA_INLINE float largest_of_block(float v, float* shared) {
     v = lane_largest(v);
     if (lane() == 0) shared[warp()] = v;
     barrier();
+    UNROLL
     for (int w = 0; w < route_threads / 32; ++w) v = shared[w] > v ? shared[w] : v;
     return v;
 }
@@ -25,6 +27,7 @@ STRATA_INLINE float largest_of_block(float v, float* shared) {
 // How many of the first `count` lanes hold a larger key, or the same one in a lower lane.
 STRATA_INLINE int before_lane(uint32_t key, int count) {
     int before = 0;
+    UNROLL_BY(8)
     for (int l = 0; l < count; ++l) {
         const uint32_t other = shuffle(key, l);
         before += other > key || (other == key && l < lane());
@@ -35,10 +38,15 @@ STRATA_INLINE int before_lane(uint32_t key, int count) {
 // The first `chosen` experts, up to 32, to `picked`, where at most 32 are candidates; false, and nothing, otherwise.
 STRATA_INLINE bool choose_few(const float* p, int experts, int chosen, int32_t* candidates, int32_t* picked) {
     uint32_t best = 0;
-    for (int i = lane(); i < experts; i += 32) best = rank_of(p[i]) > best ? rank_of(p[i]) : best;
+    UNROLL_BY(4)
+    for (int i = lane(); i < experts; i += 32) {
+        const uint32_t rank = rank_of(p[i]);
+        best = rank > best ? rank : best;
+    }
     const uint32_t one = ballot(before_lane(best, 32) == chosen - 1);
     const uint32_t bound = shuffle(best, count_bits(one - 1));
     int count = 0;
+    UNROLL_BY(4)
     for (int base = 0; base < experts; base += 32) {
         const int i = base + lane();
         const bool is = i < experts && rank_of(p[i]) >= bound;
@@ -63,6 +71,7 @@ struct Best {
 
 STRATA_INLINE Best best_of_lane(const uint32_t* ranks, int experts) {
     Best best = {0, 0x7fffffff};
+    KEEP_ROLLED
     for (int i = lane(); i < experts; i += 32)
         if (ranks[i] > best.rank) best = {ranks[i], i};
     return best;
@@ -70,8 +79,10 @@ STRATA_INLINE Best best_of_lane(const uint32_t* ranks, int experts) {
 
 // The same for any number of experts, one after the other; `ranks` [experts] is scratch.
 STRATA_INLINE void choose_many(const float* p, int experts, int chosen, uint32_t* ranks, int32_t* picked) {
+    KEEP_ROLLED  // few rows come here
     for (int i = lane(); i < experts; i += 32) ranks[i] = rank_of(p[i]);
     Best best = best_of_lane(ranks, experts);
+    KEEP_ROLLED
     for (int k = 0; k < chosen; ++k) {
         const uint32_t rank = largest_of_lanes(best.rank);
         uint32_t from_end = best.rank == rank ? 0x7fffffffu - static_cast<uint32_t>(best.id) : 0;
@@ -89,12 +100,14 @@ STRATA_INLINE void choose_many(const float* p, int experts, int chosen, uint32_t
 // The sum of `chosen` values in order, in every lane; value k is that of lane k % 32 in round k / 32.
 STRATA_INLINE float sum_in_order(const float* p, const int32_t* picked, int chosen) {
     float sum = 0.0f;
+    KEEP_ROLLED
     for (int base = 0; base < chosen; base += 32) {
         const float own = base + lane() < chosen ? p[picked[base + lane()]] : 0.0f;
-        UNROLL
-        for (int k = 0; k < 32; ++k) {
+        const int here = least(32, chosen - base);
+        UNROLL_BY(4)
+        for (int k = 0; k < here; ++k) {
             const float next = shuffle(own, k);
-            if (base + k < chosen) sum = base + k > 0 ? sum + next : next;
+            sum = base + k > 0 ? sum + next : next;
         }
     }
     return sum;
@@ -107,8 +120,20 @@ STRATA_INLINE void route_row(const float* logits, int32_t* ids, float* weights, 
     SHARED(float, tops, route_threads / 32);
     SHARED(int32_t, candidates, 32);
     float* const p = e + experts;
-    float top = -infinity();
-    for (int i = thread_x(); i < experts; i += route_threads) {
+    float top = -infinity(), own[route_held];
+    UNROLL
+    for (int k = 0; k < route_held; ++k) {  // asked for at once
+        const int i = thread_x() + k * route_threads;
+        own[k] = i < experts ? logits[i] : -infinity();
+    }
+    UNROLL
+    for (int k = 0; k < route_held; ++k) {
+        const int i = thread_x() + k * route_threads;
+        if (i < experts) e[i] = own[k];
+        top = own[k] > top ? own[k] : top;
+    }
+    KEEP_ROLLED
+    for (int i = thread_x() + route_held * route_threads; i < experts; i += route_threads) {
         e[i] = logits[i];
         top = e[i] > top ? e[i] : top;
     }
@@ -128,6 +153,7 @@ STRATA_INLINE void route_row(const float* logits, int32_t* ids, float* weights, 
         choose_many(p, experts, chosen, reinterpret_cast<uint32_t*>(e), picked);
     sync_warp();
     const float sum = sum_in_order(p, picked, chosen);
+    KEEP_ROLLED
     for (int k = lane(); k < chosen; k += 32) {
         const float weight = p[picked[k]];
         ids[k] = picked[k];

@@ -82,6 +82,7 @@ STRATA_INLINE void place_expert(Placing& p, int64_t e, bool exists, const Expert
         if (lane() == 0) p.pinned[warp()] = count_bits(candidates);
         barrier();
         rank += count_bits(candidates & ((1u << lane()) - 1));
+        KEEP_ROLLED
         for (int w = 0; w < place_threads / 32; ++w) {
             if (w < warp()) rank += p.pinned[w];
             p.earlier += p.pinned[w];
@@ -101,6 +102,7 @@ STRATA_INLINE void place_expert(Placing& p, int64_t e, bool exists, const Expert
 
 // Leaves the CPU the rows and its entries of the call.
 STRATA_INLINE void ask_cpu(const PlacedCall& in, const Placing& p, const int32_t* chosen) {
+    KEEP_ROLLED
     for (int64_t i = thread_x(); i < in.rows * in.top_k; i += place_threads)
         in.box_ids[i] = p.way[chosen[i]] == by_cpu ? chosen[i] : -1;
     publish_rows(in.x, in.box_x, in.rows * in.hidden);
@@ -116,10 +118,19 @@ STRATA_INLINE void ask_cpu(const PlacedCall& in, const Placing& p, const int32_t
     store_volatile(&in.box->request, in.encounter->requests);
 }
 
-// Places a call. At the kernel's turn `choose(chosen)` writes the ids of all rows * top_k entries to `chosen`, by any
+// The job of expert `e`, which one of the pairs `chosen` [entries] asks for: as many jobs are before it as pairs of the
+// device's.
+STRATA_INLINE void put_job(const PlacedCall& in, const ExpertEntry& entry, int32_t e, const int32_t* chosen, const int32_t* way) {
+    int32_t pair = 0, job = 0;
+    KEEP_ROLLED
+    for (; chosen[pair] != e; ++pair) job += way[chosen[pair]] != by_cpu;
+    in.jobs->job[job] = job_of(entry, e, 1, pair, pair);
+}
+
+// Places a call; `one_row`: of one row, which chose each expert once. At the kernel's turn `choose(chosen)` writes the ids of all rows * top_k entries to `chosen`, by any
 // threads of the block, which begins with its table before. `used`: int32 [2 * (experts + rows * top_k)] of shared
 // memory.
-template <class Choose>
+template <bool one_row, class Choose>
 STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose& choose) {
     const int64_t experts = in.experts;
     int32_t *const way = used + experts, *const chosen = way + experts;
@@ -135,6 +146,7 @@ STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose&
         if (e < experts) held[k] = in.table[e];
         if (e < experts) used[e] = 0, way[e] = tier_of(held[k]);
     }
+    KEEP_ROLLED
     for (int64_t e = me + place_held * place_threads; e < experts; e += place_threads) used[e] = 0, way[e] = tier_of(in.table[e]);
     if (me < 7) totals[me] = 0;
     after_previous();
@@ -144,6 +156,7 @@ STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose&
     const int64_t counted = me < 7 ? *counter : 0;
     choose(chosen);
     barrier();
+    KEEP_ROLLED
     for (int i = me; i < entries; i += place_threads) {
         const bool first = atomic_add(used + chosen[i], 1) == 0;
         if (first && way[chosen[i]] != in_frame) atomic_add(totals + 6, 1);
@@ -156,6 +169,7 @@ STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose&
         const int64_t e = me + k * place_threads;
         if (k * place_threads < experts) place_expert(p, e, e < experts, &held[k], in.call, in.uses);
     }
+    KEEP_ROLLED
     for (int64_t base = place_held * place_threads; base < experts; base += place_threads)
         place_expert(p, base + me, base + me < experts, in.table + base + me, in.call, in.uses);
     barrier();
@@ -164,13 +178,26 @@ STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose&
     if (totals[by_cpu] != 0) ask_cpu(in, p, chosen);
     if (me < 7) *counter = counted + (me < 6 ? totals[me] : 1);
     if (me < 3) in.ledger->last[me] = totals[me];
+    KEEP_ROLLED
     for (int i = me; i < entries; i += place_threads) {
         const int32_t found = way[chosen[i]];
         in.ways[i] = found;
-        expert[i] = found == by_cpu ? -1 : chosen[i];
+        if (!one_row) expert[i] = found == by_cpu ? -1 : chosen[i];
     }
-    barrier();
-    write_jobs(expert, reinterpret_cast<uint32_t*>(used), entries, in.table, in.jobs);
+    if constexpr (one_row) {  // who holds an entry writes its job: nobody waits for the table again
+        UNROLL
+        for (int k = 0; k < place_held; ++k) {
+            const int32_t e = me + k * place_threads;
+            if (e < experts && used[e] != 0 && way[e] != by_cpu) put_job(in, held[k], e, chosen, way);
+        }
+        KEEP_ROLLED
+        for (int32_t e = me + place_held * place_threads; e < experts; e += place_threads)
+            if (used[e] != 0 && way[e] != by_cpu) put_job(in, in.table[e], e, chosen, way);
+        if (me == 0) in.jobs->count = entries - totals[3 + by_cpu];
+    } else {
+        barrier();
+        write_jobs(expert, reinterpret_cast<uint32_t*>(used), entries, in.table, in.jobs);
+    }
     if (me == place_threads - 1) in.encounter->placed_ns = now;
 }
 

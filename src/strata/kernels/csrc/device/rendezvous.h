@@ -30,7 +30,7 @@ STRATA_KERNEL_OF(place_threads, rendezvous_place,
     DYNAMIC_SHARED(int32_t, used);
     const PlacedCall in = {x, table, share, call, ways, jobs, encounter, ledger, uses, box, box_ids, box_x,
                            rows, top_k, experts, hidden, layer};
-    place_call(in, used, [&](int32_t* chosen) {
+    place_call<false>(in, used, [&](int32_t* chosen) {
         for (int i = thread_x(); i < rows * top_k; i += place_threads) chosen[i] = ids[i];
     });
 }

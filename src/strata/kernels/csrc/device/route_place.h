@@ -24,7 +24,7 @@ STRATA_KERNEL_BESIDE(place_threads, 1, route_place,
     DYNAMIC_SHARED(float, e);
     const PlacedCall in = {x, table, share, call, ways, jobs, encounter, ledger, uses, box, box_ids, box_x,
                            1, top_k, experts, hidden, layer};
-    place_call(in, reinterpret_cast<int32_t*>(e + 2 * experts), [&](int32_t* chosen) {
+    place_call<true>(in, reinterpret_cast<int32_t*>(e + 2 * experts), [&](int32_t* chosen) {
         route_row(logits, ids, weights, static_cast<int>(experts), static_cast<int>(top_k), renormalise != 0, e, chosen);
     });
 }

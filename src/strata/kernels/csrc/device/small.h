@@ -17,17 +17,29 @@
 #define KEEP_ROLLED
 #endif
 
+// A function of which a kernel holds one copy for all that call it: code comes anew for every launch, 0.1 us a KB. What
+// it is given should fit into registers.
+#if defined(__CUDACC_RTC__)
+#define STRATA_ONE_COPY __noinline__ static __device__
+#else
+#define STRATA_ONE_COPY STRATA_INLINE
+#endif
+
 namespace strata::STRATA_ISA {
 
 STRATA_INLINE int least(int a, int b) { return a < b ? a : b; }
 STRATA_INLINE int most(int a, int b) { return a > b ? a : b; }
 STRATA_INLINE float infinity() { return float_of_bits(0x7f800000u); }
 
+#if defined(__CUDACC__) || defined(__HIPCC__)
+STRATA_INLINE int count_bits(uint32_t bits) { return __popc(bits); }
+#else
 STRATA_INLINE int count_bits(uint32_t bits) {
     bits = bits - (bits >> 1 & 0x55555555u);
     bits = (bits & 0x33333333u) + (bits >> 2 & 0x33333333u);
     return static_cast<int>(((bits + (bits >> 4)) & 0x0f0f0f0fu) * 0x01010101u >> 24);
 }
+#endif
 
 // The largest of the 32 lanes, in each; which of +0 and -0 does not matter, and a NaN is passed over.
 STRATA_INLINE float lane_largest(float v) {
