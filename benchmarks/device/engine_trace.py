@@ -20,7 +20,11 @@ Steps = Callable[[int], object]
 
 
 def kernels(steps: Steps) -> dict[str, Any]:
-    """Microseconds per step of every kernel, largest first; gaps on the device; calls of the driver per step."""
+    """Microseconds per step of every kernel, largest first; gaps on the device; calls of the driver per step.
+
+    A kernel that starts early waits for the one before it, and that time is in its own: `adds_us` is what ends later
+    because of it, from the end of what ran before to its end, and sums to the step.
+    """
     steps(2)
     activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities) as profile:
@@ -29,21 +33,39 @@ def kernels(steps: Steps) -> dict[str, Any]:
     calls: Counter[str] = Counter()
     host: Counter[str] = Counter()
     spans: list[tuple[float, float]] = []
+    named: list[tuple[float, float, str]] = []
     for event in profile.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             spent[event.name] += event.time_range.elapsed_us()
             calls[event.name] += 1
             spans.append((event.time_range.start, event.time_range.end))
+            named.append((*spans[-1], event.name))
         elif event.name.startswith("cu") and any(part in event.name for part in HOST_CALLS):
             host[event.name] += 1
+    added = adds(named)
     return {
         "kernels": {
-            name: {"us": round(us / STEPS, 2), "calls": calls[name] / STEPS, "us_each": round(us / calls[name], 2)}
-            for name, us in spent.most_common(50)
+            name: {
+                "adds_us": round(us / STEPS, 2),
+                "adds_us_each": round(us / calls[name], 2),
+                "us": round(spent[name] / STEPS, 2),
+                "calls": calls[name] / STEPS,
+            }
+            for name, us in added.most_common(50)
         },
         "device": gaps(spans),
         "driver calls per step": {name: count / STEPS for name, count in host.most_common()},
     }
+
+
+def adds(named: list[tuple[float, float, str]]) -> Counter[str]:
+    """By name, how much later all is over because of the kernels (start, end, name); what lay idle before is not."""
+    found: Counter[str] = Counter()
+    over = 0.0
+    for start, end, name in sorted(named, key=lambda span: span[1]):
+        found[name] += max(0.0, end - max(start, over))
+        over = max(over, end)
+    return found
 
 
 def gaps(spans: list[tuple[float, float]]) -> dict[str, float]:
