@@ -19,6 +19,13 @@ def address(device: Device, what: str, x: torch.Tensor, dtype: torch.dtype, shap
     raise ValueError(f"{what}: expected {expected}, found {found}")
 
 
+def reachable(device: Device, what: str, x: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
+    """`address` of a tensor on the device, or in pinned memory of the host, where the device sees it, too."""
+    if x.dtype is dtype and x.shape == shape and x.is_contiguous() and x.device.type == "cpu" and x.is_pinned():
+        return x.data_ptr()
+    return address(device, what, x, dtype, shape)
+
+
 def floats(device: Device, what: str, x: torch.Tensor, shape: tuple[int, ...]) -> int:
     """`address` of float32."""
     return address(device, what, x, torch.float32, shape)

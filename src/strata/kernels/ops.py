@@ -448,6 +448,6 @@ class Ops(Protocol):
     def draw(self, logits: torch.Tensor, rows: DrawRows) -> torch.Tensor | None:
         """`choose` for every row of logits float32 [N, V] at once, and the largest where the temperature is 0.
 
-        -> int32 [N] where the logits are, -1 for a row without a choice; None where rows are chosen from one by one.
+        -> rows.tokens, -1 for a row without a choice; None where rows are chosen from one by one.
         """
         ...

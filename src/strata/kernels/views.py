@@ -140,6 +140,7 @@ class DrawRows:
     temperature  float32 [N]   0 (or less than float32 holds): the largest logit, the lower id among equals
     top_k        int32 [N]     0: all
     top_p, min_p, uniform  float64 [N]
+    tokens       int32 [N]     where the result goes: there, or memory of the host that the device writes to
     """
 
     temperature: torch.Tensor
@@ -147,6 +148,7 @@ class DrawRows:
     top_p: torch.Tensor
     min_p: torch.Tensor
     uniform: torch.Tensor
+    tokens: torch.Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,4 +70,4 @@ class NgramEmbedding:
 
     def table_rows(self, batch: Batch) -> torch.Tensor:
         """Rows of the table for every row of the step: int64 [T, heads]."""
-        return batch.ops.ngram_rows(batch.states.token_ids.device, batch.rows, self.hash)
+        return batch.ops.ngram_rows(batch.states.token_ids, batch.rows, self.hash)

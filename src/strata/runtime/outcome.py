@@ -23,12 +23,11 @@ class Outcome:
         self.logits = scored.logits
         self.rows = scored.rows
         self.routed = scored.routed
+        memory.wait()
         self.tokens: list[int] | None = None if scored.tokens is None else scored.tokens.tolist()
         self.host = scored.host
         self.largest: list[int] | None = None
         """Of each row, once one was asked for."""
-        if self.tokens is None:
-            memory.wait()
 
     def row(self, number: int) -> npt.NDArray[np.float32]:
         """The logits of one row."""

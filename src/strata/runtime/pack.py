@@ -58,8 +58,9 @@ class StepInputs:
     def __init__(self, shape: StepShape, memory: Memory = HOST) -> None:
         small = 2 * shape.rows + (3 + shape.journaling) * shape.windows + 3 * shape.scored
         self.block = memory.mirror(shape.rows + 3 * shape.scored + -(-small // 2), dtype=torch.int64)
-        self.host = divided(self.block.host, shape)
-        self.tokens, self.rows, self.scored, self.draws = divided(self.block.device, shape)
+        drawn = memory.shared(shape.scored, dtype=torch.int32)
+        self.host = divided(self.block.host, shape, drawn)
+        self.tokens, self.rows, self.scored, self.draws = divided(self.block.device, shape, drawn)
         rows, held = self.host.rows, self.host.rows.held
         self.columns = (self.host.tokens.numpy(), rows.slot.numpy(), rows.position.numpy())
         """What `fill` writes to of every row, and below of every window and scored row."""
@@ -93,15 +94,15 @@ class StepInputs:
         self.block.publish()
 
 
-def divided(block: torch.Tensor, shape: StepShape) -> Parts:
-    """Views of a block of int64: what takes eight bytes first, then what takes four."""
+def divided(block: torch.Tensor, shape: StepShape, drawn: torch.Tensor) -> Parts:
+    """Views of a block of int64: what takes eight bytes first, then what takes four. Tokens go to `drawn`."""
     n = shape.scored
     tokens, top_p, min_p, uniform, rest = torch.split(block, [shape.rows, n, n, n, len(block) - shape.rows - 3 * n])
     sizes = [shape.rows, shape.rows, 3 * shape.windows, shape.journaling * shape.windows, n, n, n]
     parts = torch.split(rest.view(torch.int32)[: sum(sizes)], sizes)
     slot, position, segments, held, scored, top_k, temperature = parts
-    wide = (part.view(torch.float64) for part in (top_p, min_p, uniform))
-    draws = DrawRows(temperature.view(torch.float32), top_k, *wide)
+    top_p, min_p, uniform = (part.view(torch.float64) for part in (top_p, min_p, uniform))
+    draws = DrawRows(temperature.view(torch.float32), top_k, top_p, min_p, uniform, drawn)
     rows = Rows(slot, position, segments.view(shape.windows, 3), held if shape.journaling else None)
     return Parts(tokens, rows, scored, draws)
 

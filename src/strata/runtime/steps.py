@@ -38,7 +38,7 @@ class Scored:
     logits: torch.Tensor
     """[N, vocabulary]"""
     tokens: torch.Tensor | None
-    """int32 [N] as the wishes have it, -1 without a choice; None where tokens are chosen on the host."""
+    """int32 [N] as the wishes have it, -1 without a choice, in the host's memory; None where the host chooses."""
     rows: torch.Tensor
     """[T, ...]: the trunk's residual of all rows."""
     routed: Mapping[int, torch.Tensor]

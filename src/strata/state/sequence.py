@@ -86,16 +86,14 @@ class SequenceStates:
         self.pages = PageTable(slots, pages_per_slot, pages, PAGE, rewrites)
         self.memory = memory
         self.table = memory.mirror(slots, pages_per_slot, dtype=torch.int32)
-        self.token_ids = memory.mirror(slots, context, dtype=torch.int64)
-        self.tokens: npt.NDArray[np.int64] = self.token_ids.host.numpy()
+        self.token_ids = memory.shared(slots, context, dtype=torch.int64)
+        self.tokens: npt.NDArray[np.int64] = self.token_ids.numpy()
         self.length = [0] * slots
         self.open: dict[int, OpenWindow] = {}
         self.layouts = tuple(layouts)
         self.kv_type = kv_type
         self.reclaim: Callable[[int], None] = lambda count: None
         """Called before pages are taken, with how many are to be free; whoever keeps prefixes gives some up."""
-        self.hashing = any(layout.ngram is not None for layout in layouts)
-        """Whether operations read the slots' tokens."""
         self._layers = [self._layer(layout, slots, pages) for layout in layouts]
         self.recurrences = self._recurrences()
         self.journal = self._new_journal()
@@ -188,11 +186,8 @@ class SequenceStates:
         self.table.publish((slot, slice(first, len(held))))
 
     def _write_tokens(self, slot: int, start: int, tokens: Sequence[int] | npt.NDArray[np.int64]) -> None:
-        """The slot's tokens from position `start` on. Only hashes of tokens are computed where the layers run."""
-        stop = start + len(tokens)
-        self.tokens[slot, start:stop] = tokens
-        if self.hashing:
-            self.token_ids.publish((slot, slice(start, stop)))
+        """The slot's tokens from position `start` on; operations read them where they are."""
+        self.tokens[slot, start : start + len(tokens)] = tokens
 
     def commit(self, slot: int, rows: int, ops: Ops) -> None:
         """Keep the first `rows` rows of the slot's open window; the rest never happened. Errors as `commit_all`."""

@@ -167,7 +167,7 @@ def ngram_longest_first(patch: Patch) -> None:
         per = len(h.sizes) // (len(h.multipliers) - 1)
         order = [*range(per, 2 * per), *range(per)]
         turned = replace(h, sizes=[h.sizes[i] for i in order], offsets=[h.offsets[i] for i in order])
-        return batch.ops.ngram_rows(batch.states.token_ids.device, batch.rows, turned)[:, order].contiguous()
+        return batch.ops.ngram_rows(batch.states.token_ids, batch.rows, turned)[:, order].contiguous()
 
     patch.setattr(NgramEmbedding, "table_rows", table_rows)
 

@@ -9,7 +9,7 @@ import torch
 
 from strata.kernels.choose.naive import MOST_VALUES
 from strata.kernels.device import Device, Kernel
-from strata.kernels.device_addresses import address, floats, integers
+from strata.kernels.device_addresses import address, floats, integers, reachable
 from strata.kernels.views import DrawRows
 
 LARGEST, TOKENS = (Kernel("choose", name, early=True) for name in ("choose_largest", "choose_tokens"))
@@ -24,12 +24,15 @@ def draw_rows(device: Device, rows: int) -> DrawRows:
     return DrawRows(
         device.empty(rows),
         device.empty(rows, dtype=torch.int32),
-        *(device.empty(rows, dtype=f64) for _ in range(3)),
+        device.empty(rows, dtype=f64),
+        device.empty(rows, dtype=f64),
+        device.empty(rows, dtype=f64),
+        device.empty(rows, dtype=torch.int32),
     )
 
 
 def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = True) -> torch.Tensor:
-    """logits float32 [N, V] -> a token of each row, int32 [N]; -1 where a logit is NaN or +infinity or none is finite.
+    """logits float32 [N, V] -> a token of each row, in rows.tokens; -1 where one is NaN or +infinity or none is finite.
 
     `sampled` False: every temperature is 0, which needs no scratch memory. Launches only.
     """
@@ -38,7 +41,6 @@ def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = T
         raise ValueError(f"draw: {count} values, expected 1 to {MOST_VALUES}")
     pieces = -(-count // PIECE)
     values, ids = device.empty(num_rows, pieces), device.empty(num_rows, pieces, dtype=torch.int32)
-    tokens = device.empty(num_rows, dtype=torch.int32)
     weights = device.empty(num_rows, count if sampled else 0, dtype=torch.int64)
     source = floats(device, "draw: logits", logits, (num_rows, count))
     device.launch(
@@ -59,11 +61,11 @@ def draw(device: Device, logits: torch.Tensor, rows: DrawRows, sampled: bool = T
             for name, wish in (("top_p", rows.top_p), ("min_p", rows.min_p), ("uniform", rows.uniform))
         ),
         weights.data_ptr(),
-        tokens.data_ptr(),
+        reachable(device, "draw: tokens", rows.tokens, torch.int32, (num_rows,)),
         count,
         pieces,
     )
-    return tokens
+    return rows.tokens
 
 
 def choose(
@@ -73,10 +75,14 @@ def choose(
     count, wish = logits.shape[0], torch.float64
     where = device.torch_device
     kept = top_k if 0 < top_k < count else 0
+    wishes = [torch.tensor([value], dtype=wish, device=where) for value in (top_p, min_p, uniform)]
     rows = DrawRows(
         torch.tensor([temperature], device=where),
         torch.tensor([kept], dtype=torch.int32, device=where),
-        *(torch.tensor([value], dtype=wish, device=where) for value in (top_p, min_p, uniform)),
+        wishes[0],
+        wishes[1],
+        wishes[2],
+        device.empty(1, dtype=torch.int32),
     )
     token = int(draw(device, logits.reshape(1, count), rows)) if rows.temperature[0] > 0 else -1
     if token < 0:

@@ -3,7 +3,7 @@
 import torch
 
 from strata.kernels.device import THREADS, Device, Kernel, blocks_for
-from strata.kernels.device_addresses import address, integers
+from strata.kernels.device_addresses import integers, reachable
 from strata.kernels.views import NgramHash, Rows
 
 NGRAM = Kernel("ngram", "ngram_rows")
@@ -19,7 +19,7 @@ def ngram_rows(device: Device, tokens: torch.Tensor, rows: Rows, hashing: NgramH
         blocks_for(out.numel()),
         THREADS,
         0,
-        address(device, "ngram_rows: tokens", tokens, torch.int64, (slots, context)),
+        reachable(device, "ngram_rows: tokens", tokens, torch.int64, (slots, context)),
         integers(device, "ngram_rows: slot", rows.slot, (count,)),
         integers(device, "ngram_rows: position", rows.position, (count,)),
         device.constants(hashing.multipliers).data_ptr(),
