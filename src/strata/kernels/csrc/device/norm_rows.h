@@ -47,7 +47,9 @@ STRATA_INLINE float lane_squares(const float* kept, int n) {
             now[k] = next[k];
         }
     }
-    return lane_tree(lane_chain(acc, kept, kept, whole * 32 * batch + lane(), n));
+    KEEP_ROLLED  // seldom any: short code
+    for (int i = whole * 32 * batch + lane(); i < n; i += 32) acc = fma(kept[i], kept[i], acc);
+    return lane_tree(acc);
 }
 
 STRATA_INLINE float reciprocal_root(float total, float eps) { return 1.0f / square_root(total + eps); }
