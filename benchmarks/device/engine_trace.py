@@ -22,8 +22,8 @@ Steps = Callable[[int], object]
 def kernels(steps: Steps) -> dict[str, Any]:
     """Microseconds per step of every kernel, largest first; gaps on the device; calls of the driver per step.
 
-    A kernel that starts early waits for the one before it, and that time is in its own: `adds_us` is what ends later
-    because of it, from the end of what ran before to its end, and sums to the step.
+    A kernel that starts early waits for the one before it, and that time is in its own; `adds_us` (adds) sums to the
+    time in which the device was busy.
     """
     steps(2)
     activities = [torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]
@@ -32,14 +32,12 @@ def kernels(steps: Steps) -> dict[str, Any]:
     spent: Counter[str] = Counter()
     calls: Counter[str] = Counter()
     host: Counter[str] = Counter()
-    spans: list[tuple[float, float]] = []
     named: list[tuple[float, float, str]] = []
     for event in profile.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             spent[event.name] += event.time_range.elapsed_us()
             calls[event.name] += 1
-            spans.append((event.time_range.start, event.time_range.end))
-            named.append((*spans[-1], event.name))
+            named.append((event.time_range.start, event.time_range.end, event.name))
         elif event.name.startswith("cu") and any(part in event.name for part in HOST_CALLS):
             host[event.name] += 1
     added = adds(named)
@@ -53,18 +51,24 @@ def kernels(steps: Steps) -> dict[str, Any]:
             }
             for name, us in added.most_common(50)
         },
-        "device": gaps(spans),
+        "device": gaps([span[:2] for span in named]),
         "driver calls per step": {name: count / STEPS for name, count in host.most_common()},
     }
 
 
 def adds(named: list[tuple[float, float, str]]) -> Counter[str]:
-    """By name, how much later all is over because of the kernels (start, end, name); what lay idle before is not."""
+    """By name, the time in which one of the kernels (start, end, name) ran and none that ended before it: their sum is
+    the time in which any ran."""
     found: Counter[str] = Counter()
-    over = 0.0
+    covered: list[tuple[float, float]] = []
     for start, end, name in sorted(named, key=lambda span: span[1]):
-        found[name] += max(0.0, end - max(start, over))
-        over = max(over, end)
+        first, new = start, end - start
+        while covered and covered[-1][1] > start:
+            begin, over = covered.pop()
+            new -= over - max(begin, start)
+            first = min(first, begin)
+        covered.append((first, end))
+        found[name] += new
     return found
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from drawn_model import Formats
-from engine_decode import REAL, TINY, Drawn, curve_of, decode, learned
+from engine_decode import REAL, TINY, Drawn, Scale, curve_of, decode, learned
 from engine_equal import assembled, equalities
 from engine_prompt import prompt
 from engine_trace import ahead, kernels, parts
@@ -36,7 +36,7 @@ from strata.kernels.devices import open_device
 from strata.kernels.linear import pair
 from strata.kernels.native import Native
 
-TOTAL_S = 285.0
+TOTAL_S = 400.0
 """After so long no further part begins."""
 FORMATS = {
     "IQ3_S": Formats("IQ3_S", "IQ4_NL"),
@@ -163,11 +163,14 @@ def profiles(report: Report, drawn: Drawn) -> None:
             report.part(f"{name}: profile", 30, lambda: kernels(drawn.steps))
 
 
-def let_go(drawn: Drawn) -> None:
-    """The drawn model's memory is free again."""
+def with_drawn(device: Device, native: Native, scale: Scale, work: Callable[[Drawn], None]) -> None:
+    """`work` on a drawn model, whose memory is free again behind it."""
+    drawn = Drawn(device, native, scale)
+    work(drawn)
     drawn.close()
+    del drawn
     gc.collect()
-    if drawn.device.torch_device.type == "cuda":
+    if device.torch_device.type == "cuda":
         torch.cuda.empty_cache()
 
 
@@ -181,21 +184,24 @@ def run(device: Device, out: dict[str, Any], thorough: bool = False) -> None:
     report.part("assembled", 40, lambda: assembled(device))
     emulated = device.torch_device.type == "cpu"
     scale, blocks = TINY if emulated else REAL, host_blocks(device.torch_device)
-    for name, formats in FORMATS.items():
-        drawn = Drawn(device, native, scale)
-        if report.part(f"{name}: drawing", 40, partial(drawn.draw, formats, blocks)):
-            if name == "IQ3_S":
-                resident(report, drawn)
-                budgets(report, drawn)
-            elif report.part(f"{name}: placing", 40, partial(place_all, drawn)):
-                report.part(f"{name}: resident, 1 stream", 25, partial(decode, drawn, 1, 96))
-        let_go(drawn)
-        del drawn
-    if not emulated:
-        drawn = Drawn(device, native, scale)
+
+    def timed(name: str, formats: Formats, drawn: Drawn) -> None:
+        if not report.part(f"{name}: drawing", 40, partial(drawn.draw, formats, blocks)):
+            return
+        if name == "IQ3_S":
+            resident(report, drawn)
+            budgets(report, drawn)
+        elif report.part(f"{name}: placing", 40, partial(place_all, drawn)):
+            report.part(f"{name}: resident, 1 stream", 25, partial(decode, drawn, 1, 96))
+
+    def profiled(drawn: Drawn) -> None:
         if report.part("drawing again", 40, partial(drawn.draw, FORMATS["IQ3_S"], blocks)):
             profiles(report, drawn)
-        let_go(drawn)
+
+    for name, formats in FORMATS.items():
+        with_drawn(device, native, scale, partial(timed, name, formats))
+    if not emulated:
+        with_drawn(device, native, scale, profiled)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from kernels.product_cases import activations, bank_of, differing, native
 from models.made import oracle
 from strata.core.errors import EngineError
 from strata.experts.adaptive import AdaptSettings
-from strata.experts.cache import Vram
+from strata.experts.cache import ExpertCache, Vram
 from strata.experts.gpu import GpuExperts
 from strata.experts.measure import measured
 from strata.experts.placing import TYPICAL_RATES, Sizes, emulated, place_experts
@@ -197,6 +197,16 @@ def test_the_hot_experts_move_into_frames(store, closing):
     for turn in range(6):
         step(experts, 2, 100 + turn, ())
     assert experts.swaps == before
+    # What a round goes by: the table's marks are those of the frames, also after an expert has left.
+    cache = experts.cache
+    assert marked(cache) == set(cache.frames.held) and not cache.busy
+    gone = min(cache.frames.held)
+    cache.table.drop_frame(gone)
+    assert marked(cache) == set(cache.frames.held) - {gone}
+
+
+def marked(cache: ExpertCache) -> set[tuple[int, ...]]:
+    return {tuple(owner) for owner in np.argwhere(cache.table.framed).tolist()}
 
 
 def test_vram_is_given_back_and_taken_again(store, closing):

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from strata.core.errors import EngineError
@@ -81,13 +80,8 @@ class GpuExperts:
     """Blocks given back because memory was short."""
     answers: dict[int, Answer] = field(default_factory=dict)
     """The last one of each layer."""
-    with_experts: npt.NDArray[np.intp] = field(init=False)
-    """Numbers of the layers that have some."""
     reach: int = 17
     """So many numbers of misses are looked at when the split is corrected: twice what a call ever had."""
-
-    def __post_init__(self) -> None:
-        self.with_experts = np.array(sorted(self.split.kind), np.intp)
 
     def run(
         self,
@@ -194,7 +188,7 @@ class GpuExperts:
         self.device.synchronize()
         self.ahead.close()
         self.steps += 1
-        self.counters.rows[self.with_experts] += self.rows
+        self.counters.rows[list(self.split.kind)] += self.rows
         answers = self.answerer.drain()
         self.counters.answered(answers)
         self.answers.update({answer.layer: answer for answer in answers})

@@ -8,6 +8,7 @@ import torch
 
 from strata.experts.gpu import GpuExperts
 from strata.experts.placing import TYPICAL_RATES, Rates
+from strata.experts.residency import is_there
 from strata.experts.split import Line, fit_line
 from strata.kernels import _native
 from strata.kernels.device import Device
@@ -45,7 +46,7 @@ def cpu_line(native: Native, bank: ExpertBank) -> Line:
 def pcie_line(device: Device, experts: GpuExperts, layer: int) -> Line | None:
     """Seconds for n pinned experts of one row, read in place; None when fewer than two are pinned in the layer."""
     table, known = experts.cache.table, experts.calls[layer]
-    pinned = np.flatnonzero(table.pinned[layer].any(axis=-1))
+    pinned = np.flatnonzero(is_there(table.pinned[layer]))
     if len(pinned) < 2:
         return None
     here = np.zeros(len(table.pinned[layer]), np.int64)

@@ -20,6 +20,12 @@ FIXED = 6
 """From this column on an entry does not depend on the place: factors, and formats (with the tier)."""
 
 
+def is_there(planes: Ints) -> npt.NDArray[np.bool_]:
+    """Whether addresses of planes [.., PLANES] are of something: the first plane of every expert is."""
+    found: npt.NDArray[np.bool_] = planes[..., 0] != 0
+    return found
+
+
 class ResidencyTable:
     """The table on the host, and its copy on the device; steps read the copy of the last `publish`.
 
@@ -62,12 +68,11 @@ class ResidencyTable:
     @property
     def framed(self) -> npt.NDArray[np.bool_]:
         """[layers, experts]: who lies in VRAM."""
-        found: npt.NDArray[np.bool_] = self.frames[..., 0] != 0
-        return found
+        return is_there(self.frames)
 
     def tier(self, at: At) -> Ints:
         """Of all experts of a layer, or of those at (layers, experts)."""
-        framed, pinned = self.frames[at].any(axis=-1), self.pinned[at].any(axis=-1)
+        framed, pinned = is_there(self.frames[at]), is_there(self.pinned[at])
         return np.where(framed, Tier.FRAME, np.where(pinned, Tier.PINNED, Tier.HOST)).astype(np.int64)
 
     def publish(self) -> None:

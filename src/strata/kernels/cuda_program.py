@@ -24,19 +24,6 @@ class GraphPool(NamedTuple):
     """Keeps the pool in use: torch refuses one whose last graph went while a tensor of it lived on."""
 
 
-def new_pool() -> GraphPool:
-    """A pool on the current device."""
-    handle, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    keeper = torch.cuda.CUDAGraph()
-    one = torch.zeros(1, device="cuda")
-    torch.cuda.synchronize()
-    with torch.cuda.stream(stream):
-        keeper.capture_begin(pool=handle, capture_error_mode="thread_local")
-        one.add_(1)  # a graph without a node is warned of
-        keeper.capture_end()
-    return GraphPool(handle, stream, keeper)
-
-
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Python's collector of cycles rests: a graph that it dropped while another is captured would end the capture."""
@@ -47,6 +34,19 @@ def uncollected() -> Iterator[None]:
     finally:
         if not rests:
             gc.enable()
+
+
+def new_pool() -> GraphPool:
+    """A pool on the current device."""
+    handle, stream = torch.cuda.graph_pool_handle(), torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    keeper = torch.cuda.CUDAGraph()
+    one = torch.zeros(1, device="cuda")
+    torch.cuda.synchronize()
+    with uncollected(), torch.cuda.stream(stream):
+        keeper.capture_begin(pool=handle, capture_error_mode="thread_local")
+        one.add_(1)  # a graph without a node is warned of
+        keeper.capture_end()
+    return GraphPool(handle, stream, keeper)
 
 
 class CudaProgram:

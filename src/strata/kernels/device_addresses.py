@@ -21,7 +21,8 @@ def address(device: Device, what: str, x: torch.Tensor, dtype: torch.dtype, shap
 
 def reachable(device: Device, what: str, x: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> int:
     """`address` of a tensor on the device, or in pinned memory of the host, where the device sees it, too."""
-    if x.dtype is dtype and x.shape == shape and x.is_contiguous() and x.device.type == "cpu" and x.is_pinned():
+    elsewhere = x.device != device.torch_device
+    if elsewhere and x.dtype is dtype and x.shape == shape and x.is_contiguous() and x.is_pinned():
         return x.data_ptr()
     return address(device, what, x, dtype, shape)
 

@@ -1,6 +1,7 @@
 """Tokens on the emulated device: those of sampling/sample.py with choose/naive.py, for every kind of wish."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,3 +96,10 @@ def test_a_moved_mark_moves_the_token() -> None:
     for bad, temperature in ((torch.tensor([math.nan, 1.0]), 1.0), (torch.ones(2), 0.0)):
         with pytest.raises(ValueError, match="choose"):
             gpu.choose(device, bad, temperature, 0, 1.0, 0.0, 0.5)
+
+
+@pytest.mark.parametrize("tokens", [torch.zeros(2, dtype=torch.int32), torch.zeros(1), torch.zeros(1, device="meta")])
+def test_tokens_go_where_there_is_room_for_them(tokens: torch.Tensor) -> None:
+    rows = replace(wishes([SamplingParams()], 0), tokens=tokens)
+    with pytest.raises(ValueError, match=r"draw: tokens: expected contiguous torch\.int32"):
+        gpu.draw(HostDevice(), normal(1, 1, 40), rows)

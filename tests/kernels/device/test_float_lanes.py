@@ -56,11 +56,9 @@ def test_what_is_left_to_other_kernels() -> None:
 def test_a_block_has_some_whole_rows(name: str, cols: int, lines: int, blocks: int) -> None:
     device = HostDevice()
     device.processors = 132
-    each = lanes.rows_of(device, lines)
     for rows, size in ((1, 1), (2, 2), (3, 4), (9, 4)):
-        found = lanes.shape(device, FORMATS[name], cols, lines, rows)
-        assert found.blocks == blocks
-        assert lanes.size_for(device, FORMATS[name], cols, each, rows) == size
+        found, together = lanes.shape(device, FORMATS[name], cols, lines, rows)
+        assert found.blocks == blocks and together == size
         assert found.shared <= device.shared.most - lanes.STATIC
     assert lanes.size_for(device, FORMATS["F32"], 10240, 2, 4) == 2, "four rows of x leave no room for two of weights"
     assert lanes.lane_bytes(320, 8) == (32 * 41 + 4 * 2) * 16

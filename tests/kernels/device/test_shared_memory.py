@@ -99,7 +99,7 @@ def test_more_than_a_block_has_is_refused() -> None:
     large, small = HostDevice(), HostDevice(shared=SMALL)
     for device in (large, small):
         device.processors = 84
-    assert lanes.shape(large, FORMATS["F32"], 10240, 324, 1).shared > SMALL.dynamic
+    assert lanes.shape(large, FORMATS["F32"], 10240, 324, 1)[0].shared > SMALL.dynamic
     x, w = torch.zeros(1, 10240), weight("F32", 324, 10240, np.random.default_rng(1))
     assert lanes.takes(large, x, [w]) and not lanes.takes(small, x, [w])
     with pytest.raises(ValueError, match="no room for a single group of lanes"):

@@ -72,18 +72,12 @@ def choose(
     device: Device, logits: torch.Tensor, temperature: float, top_k: int, top_p: float, min_p: float, uniform: float
 ) -> int:
     """See Ops.choose; it waits for the device."""
-    count, wish = logits.shape[0], torch.float64
-    where = device.torch_device
+    count = logits.shape[0]
     kept = top_k if 0 < top_k < count else 0
-    wishes = [torch.tensor([value], dtype=wish, device=where) for value in (top_p, min_p, uniform)]
-    rows = DrawRows(
-        torch.tensor([temperature], device=where),
-        torch.tensor([kept], dtype=torch.int32, device=where),
-        wishes[0],
-        wishes[1],
-        wishes[2],
-        device.empty(1, dtype=torch.int32),
-    )
+    rows = draw_rows(device, 1)
+    wishes = (rows.temperature, temperature), (rows.top_k, kept), (rows.top_p, top_p), (rows.min_p, min_p)
+    for tensor, value in (*wishes, (rows.uniform, uniform)):
+        tensor.fill_(value)
     token = int(draw(device, logits.reshape(1, count), rows)) if rows.temperature[0] > 0 else -1
     if token < 0:
         raise ValueError(f"choose: {count} values, none finite or one NaN or +infinity, or temperature {temperature}")

@@ -43,8 +43,7 @@ def of_format(
     lines = [weight.rows for weight in weights]
     more: tuple[int, ...]
     if lanes.takes(device, inputs.x, weights):
-        shape = lanes.shape(device, fmt, cols, sum(lines), rows)
-        together = lanes.size_for(device, fmt, cols, lanes.rows_of(device, sum(lines)), rows)
+        shape, together = lanes.shape(device, fmt, cols, sum(lines), rows)
         kernel, size, more = Kernel(lanes.unit(fmt), f"float_lanes_{together}", early=True), rows, ()
     elif eights := rounds.size_for(device, fmt, cols, rows):
         shape, ring = rounds.shape(device, fmt, cols, lines, eights)

@@ -78,11 +78,12 @@ def takes(device: Device, x: torch.Tensor, weights: Sequence[Weight]) -> bool:
     return fits and not any(at % 16 for at in (x.data_ptr(), *(device.weight(weight)[0] for weight in weights)))
 
 
-def shape(device: Device, fmt: QuantFormat, cols: int, lines: int, rows: int) -> Shape:
-    """A launch over `lines` rows of weights: as few blocks as have no more of them than all processors would.
+def shape(device: Device, fmt: QuantFormat, cols: int, lines: int, rows: int) -> tuple[Shape, int]:
+    """(A launch over `lines` rows of weights, rows of x of its kernel): as few blocks as have no more of them than all
+    processors would.
 
     Memory as needed: others may begin beside them, as what follows does with its weights.
     """
     each = rows_of(device, lines)
     size = size_for(device, fmt, cols, each, rows)
-    return Shape(-(-lines // each), THREADS, shared_bytes(fmt, cols, each, size), 1)
+    return Shape(-(-lines // each), THREADS, shared_bytes(fmt, cols, each, size), 1), size

@@ -127,9 +127,9 @@ STRATA_INLINE void put_job(const PlacedCall& in, const ExpertEntry& entry, int32
     in.jobs->job[job] = job_of(entry, e, 1, pair, pair);
 }
 
-// Places a call; `one_row`: of one row, which chose each expert once. At the kernel's turn `choose(chosen)` writes the ids of all rows * top_k entries to `chosen`, by any
-// threads of the block, which begins with its table before. `used`: int32 [2 * (experts + rows * top_k)] of shared
-// memory.
+// Places a call; `one_row`: of one row, which chose each expert once. At the kernel's turn `choose(chosen)` writes the
+// ids of all rows * top_k entries to `chosen`, by any threads of the block, which begins with its table before. `used`:
+// int32 [2 * (experts + rows * top_k)] of shared memory.
 template <bool one_row, class Choose>
 STRATA_INLINE void place_call(const PlacedCall& in, int32_t* used, const Choose& choose) {
     const int64_t experts = in.experts;
